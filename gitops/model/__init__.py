@@ -1,0 +1,1 @@
+"""Typed documents, identities, findings: the words every other folder speaks. No I/O, no clock."""

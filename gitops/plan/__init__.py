@@ -1,0 +1,1 @@
+"""Compile a tree into units; order, diff, prune proof: everything decided, nothing done."""

@@ -1,0 +1,1 @@
+"""The engine: heads, cluster workers, unit workers, drift and retries."""

@@ -1,0 +1,1 @@
+"""What people read: status files and drift records."""

@@ -1,0 +1,1 @@
+"""Operators played for the demo and for tests."""

@@ -1,0 +1,1 @@
+"""The bare Git mirror, trees of it, and commits on the status branch."""
