@@ -1,0 +1,70 @@
+"""The parent: a unit's durable state on its target cluster, as data.
+
+It is the only state that must not be lost: which objects the unit has (or may have: names are recorded before the first
+apply), with which uids, for which commit and content. gitops/cluster/parents.py stores it as a ConfigMap.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gitops.model.identity import Commit, ObjectRef, UnitKey
+
+SYSTEM_NAMESPACE = "gitops-system"
+"""Namespace of parents, claim and Lease on every target."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Member:
+    """An object the unit has. `version` is the API version it was applied at; `uid` is empty while it is only intended."""
+
+    ref: ObjectRef
+    version: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentRecord:
+    """What the parent says. `content_key` and `commit` are of the last complete apply ("" before the first)."""
+
+    unit: UnitKey
+    members: tuple[Member, ...] = ()
+    content_key: str = ""
+    commit: Commit = Commit("")
+    namespace: str = ""
+    version: str = ""
+    base_digest: str = ""
+    pause_until: str = ""  # RFC 3339; the break-glass annotation `gitops/pause-until`
+    resource_version: str = ""  # of the ConfigMap it was read from; "" = not stored yet
+
+    def member_uids(self) -> dict[ObjectRef, str]:
+        return {m.ref: m.uid for m in self.members}
+
+
+def parent_name(key: UnitKey) -> str:
+    """Name of the parent ConfigMap: readable, at most 63 characters, distinct for distinct keys.
+
+    The cluster is no part of it: a parent lives on its cluster, whatever name that has in Git at the moment.
+    """
+    identity = f"{key.kind}/{key.name}/{key.instance}"
+    readable = re.sub(r"[^a-z0-9]+", "-", identity.lower()).strip("-")[:46].strip("-")
+    return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+def applyset_id(parent: str) -> str:
+    """ApplySet id of a parent ConfigMap (KEP-3659, "ApplySet ID": base64url of sha256 of name.namespace.kind.group)."""
+    digest = hashlib.sha256(f"{parent}.{SYSTEM_NAMESPACE}.ConfigMap.".encode()).digest()
+    return f"applyset-{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}-v1"
+
+
+def union(record: ParentRecord, intended: Iterable[Member]) -> tuple[Member, ...]:
+    """Members the unit has or is about to have: known ones keep their uid, new ones are added without."""
+    known = {m.ref: m for m in record.members}
+    for member in intended:
+        have = known.get(member.ref)
+        known[member.ref] = Member(member.ref, member.version, have.uid if have else member.uid)
+    return tuple(sorted(known.values()))
