@@ -1,0 +1,362 @@
+"""Settings: one model, read from flags, environment and a YAML file, in that order of priority.
+
+A setting has one name everywhere: `webhook.secret_file` in the file is `GITOPS_WEBHOOK__SECRET_FILE` in the environment
+and `--set webhook.secret_file=…` as a flag. Secrets are never values here, only names of files that hold them, so that
+neither a process list nor an environment dump shows one. docs/settings.md is generated from the docstrings below.
+
+An unknown key is an error with the nearest known name. In the environment only near misses are: Kubernetes puts
+variables of its own there (a Service called `gitops-x` yields GITOPS_X_PORT), which must not stop a pod from starting.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+ENV_PREFIX = "GITOPS_"
+ENV_DELIMITER = "__"
+CONFIG_VARIABLE = "GITOPS_CONFIG"
+"""Names the settings file when no --config is given."""
+
+_DURATION = re.compile(
+    r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?!s))?"
+    r"(?:(?P<s>\d+(?:\.\d+)?)s)?(?:(?P<ms>\d+)ms)?"
+)
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+class SettingsError(ValueError):
+    """What a person got wrong in the settings: one line per mistake, each naming the setting."""
+
+
+def parse_duration(value: object) -> object:
+    """`30s`, `1m30s`, `12h`, `500ms` or a plain number of seconds → seconds. Other types pass through to pydantic."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        raise ValueError("write a duration as 30s, 1m30s, 12h, 500ms or a number of seconds")
+    return sum(float(amount) * _UNITS[unit] for unit, amount in match.groupdict().items() if amount)
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, allow_inf_nan=False)]
+
+
+def _expand(value: object) -> object:
+    return Path(value).expanduser() if isinstance(value, str | Path) else value
+
+
+FilePath = Annotated[Path, BeforeValidator(_expand)]
+
+
+class Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class RepositorySettings(Group):
+    """Where the manifests repository is and how to reach it."""
+
+    url: str | None = None
+    """URL of the Git repository: https://, ssh:// (or git@host:path) or file://. No credentials in it: use the files
+    below. Exactly one of `repository.url` and `path` is needed to run."""
+
+    branch: str = "main"
+    """Branch whose head is applied."""
+
+    username: str | None = None
+    """User name for https (most forges take any name beside a token) or ssh. Default: what the URL says, else `git`."""
+
+    password_file: FilePath | None = None
+    """File with the password or access token for https; read again at every fetch, so rotation needs no restart."""
+
+    ssh_key_file: FilePath | None = None
+    """Private key for ssh (OpenSSH or PEM format)."""
+
+    ssh_passphrase_file: FilePath | None = None
+    """File with the passphrase of `repository.ssh_key_file`, when it has one."""
+
+    known_hosts_file: FilePath | None = None
+    """Host keys that ssh accepts, as OpenSSH writes them. Needed for ssh: a host that is not in it is refused, because
+    accepting any key would hand the cluster to whoever answers first."""
+
+    ca_file: FilePath | None = None
+    """PEM bundle of certificate authorities for https, instead of the system's."""
+
+    timeout: Seconds = 60.0
+    """Seconds after which a fetch or push that makes no progress is given up; the last good head stays."""
+
+    @field_validator("url")
+    @classmethod
+    def _no_password_in_url(cls, value: str | None) -> str | None:
+        if value is not None and re.match(r"[a-z+]+://[^/@]*:[^/@]*@", value, re.IGNORECASE):
+            raise ValueError("holds a password; put it into a file and name that in repository.password_file")
+        return value
+
+
+class WebhookSettings(Group):
+    """The endpoint that a forge calls after a push (POST /webhook)."""
+
+    secret_file: FilePath | None = None
+    """File with the secret shared with the forge. Without it the endpoint is closed (404 to everybody): an open one
+    lets anybody make the daemon fetch as often as they like."""
+
+    rate: Annotated[float, Field(gt=0)] = 5.0
+    """Deliveries per second that are looked at, over all senders; more are answered 429 before the body is read. All
+    that arrive during a fetch lead to one more fetch, so a low number loses nothing."""
+
+    max_body: Annotated[int, Field(ge=1024)] = 1024 * 1024
+    """Largest body accepted, in bytes; larger ones are answered 413 without being read."""
+
+
+class LogSettings(Group):
+    """What is logged, to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level shown."""
+
+    format: Literal["auto", "json", "text"] = "auto"
+    """`json` is one object a line with time, level, logger, message, unit, cluster and commit; `text` is for people;
+    `auto` is text on a terminal and json elsewhere."""
+
+
+class StatusSettings(Group):
+    """What the daemon commits to the status branch (its name is in the repository: gitops.yaml)."""
+
+    author_name: str = "gitops"
+    """Author and committer of status commits."""
+
+    author_email: str = "gitops@localhost"
+    """E-mail address of status commits; forges link it to an account."""
+
+    debounce: Seconds = 0.5
+    """Seconds to wait for more changes before a status commit, so that a burst becomes one."""
+
+    interval: Seconds = 10.0
+    """Least seconds between two status commits; keeps history short and forges calm while a rollout moves."""
+
+
+class FuseSettings(Group):
+    """Deletions that need a `Gitops-Allow-Prune` trailer in a commit message."""
+
+    count: Annotated[int, Field(ge=0)] = 20
+    """Deletions per commit and cluster that go without asking; one more and none happens."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Largest part of a still declared unit's objects that one commit may delete without asking (0.5 = half)."""
+
+
+class Settings(BaseSettings):
+    """Settings of the daemon."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=ENV_DELIMITER,
+        use_attribute_docstrings=True,
+        nested_model_default_partial_update=True,
+        validate_default=True,
+    )
+
+    repository: RepositorySettings = RepositorySettings()
+
+    path: FilePath | None = None
+    """Folder to apply instead of a Git repository (`gitops run --path`): files are applied as they are saved, and status
+    goes to a folder in `state_dir`, not to Git."""
+
+    state_dir: FilePath = Path("~/.local/state/gitops")
+    """Folder for the mirror of the repository and other caches. All of it may be lost at any time; keep it on a disk
+    that survives restarts only to start faster."""
+
+    credentials_dir: FilePath = Path("~/.config/gitops/clusters")
+    """Folder of kubeconfig files, one per credential: `dgx-a` or `dgx-a.yaml` for `credentials: dgx-a` in a Cluster
+    document. Watched: a changed file is used for the next connection."""
+
+    poll_interval: Seconds = 30.0
+    """Seconds between two looks at the repository when no webhook calls. A look costs one small request."""
+
+    audit_interval: Seconds = 12 * 3600.0
+    """Seconds between two slow audits of a cluster: a LIST per kind, compared with what the daemon remembers. Repair
+    does not wait for it; it is the proof that no event was lost."""
+
+    listen: str = "127.0.0.1:8080"
+    """Address and port of /healthz, /readyz, /metrics and /webhook. Loopback by default; `0.0.0.0:8080` in a pod. Port
+    0 takes a free one (the log says which)."""
+
+    identity: str | None = None
+    """Name of this process in the Lease that admits one writer per cluster. Default: host name and a random part, new
+    at each start. Set it only where names are unique for sure (a StatefulSet's pod name)."""
+
+    lease_duration: Seconds = 15.0
+    """Seconds after which another daemon may take over a cluster from one that stopped renewing its Lease. Short means
+    a fast takeover and more renewals (three per duration)."""
+
+    concurrency: Annotated[int, Field(ge=1, le=64)] = 4
+    """Units worked on at the same time per cluster. An API server is busy with four; more mostly queue there."""
+
+    fuse: FuseSettings = FuseSettings()
+    webhook: WebhookSettings = WebhookSettings()
+    log: LogSettings = LogSettings()
+    status: StatusSettings = StatusSettings()
+
+    shutdown_timeout: Annotated[Seconds, Field(le=600)] = 10.0
+    """Seconds a stop may take: calls in flight end, status is written, Leases are released. What is left then is
+    dropped; a later start picks up from the clusters."""
+
+    @field_validator("listen")
+    @classmethod
+    def _listen(cls, value: str) -> str:
+        split_listen(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Settings:
+        if self.path is not None and self.repository.url is not None:
+            raise ValueError("repository.url and path exclude each other: apply a Git repository or a folder")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)  # load_settings merges the three sources itself, to name the source of a mistake
+
+
+def split_listen(value: str) -> tuple[str, int]:
+    """`127.0.0.1:8080` or `[::1]:8080` → host and port. Raises ValueError."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("write an address and a port, as in 127.0.0.1:8080 or [::1]:8080")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("put an IPv6 address into brackets, as in [::1]:8080")
+    return host or "0.0.0.0", int(port)
+
+
+def load_settings(
+    *, config: Path | None = None, flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
+) -> Settings:
+    """Read settings. `flags` are dotted names with values (None = not given); `environ` defaults to the process's.
+
+    Raises SettingsError with every mistake found and where it came from (flag, variable or file).
+    """
+    environ = os.environ if environ is None else environ
+    if config is None and environ.get(CONFIG_VARIABLE):
+        config = Path(environ[CONFIG_VARIABLE]).expanduser()
+    by_source: list[tuple[str, dict[str, Any]]] = []
+    if config is not None:
+        by_source.append((str(config), _read_file(config)))
+    by_source.append(("environment", _read_environment(environ)))
+    by_source.append(("flags", _nest({k: v for k, v in (flags or {}).items() if v is not None})))
+    merged: dict[str, Any] = {}
+    for _, values in by_source:
+        merged = _merge(merged, values)
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(error, by_source))) from error
+
+
+def known_settings() -> list[str]:
+    """Dotted names of all settings, in the order of the model."""
+    return [name for name, _ in _leaves(Settings)]
+
+
+def _leaves(model: type[BaseModel], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found += _leaves(inner, f"{prefix}{name}.")
+        else:
+            found.append((prefix + name, field))
+    return found
+
+
+def _read_file(config: Path) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{config}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{config}: not valid YAML: {error}") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise SettingsError(f"{config}: must be a map of settings")
+    return value
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    known = {ENV_PREFIX + name.replace(".", ENV_DELIMITER).upper(): name for name in known_settings()}
+    flat: dict[str, object] = {}
+    for variable, value in environ.items():
+        if variable in known:
+            flat[known[variable]] = value
+        elif variable.startswith(ENV_PREFIX) and variable != CONFIG_VARIABLE:
+            near = difflib.get_close_matches(variable, known, n=1, cutoff=0.87)
+            if near:
+                raise SettingsError(f"environment: unknown variable {variable}; did you mean {near[0]}?")
+    return _nest(flat)
+
+
+def _nest(flat: Mapping[str, object]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *groups, last = name.split(".")
+        target = nested
+        for group in groups:
+            target = target.setdefault(group, {})
+        target[last] = value
+    return nested
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _explain(error: ValidationError, by_source: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    lines = []
+    for detail in error.errors(include_input=False, include_url=False):
+        path = [str(part) for part in detail["loc"]]
+        name = ".".join(path) or "settings"
+        source = next((source for source, values in reversed(by_source) if _has(values, path)), "settings")
+        if detail["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(name, known_settings(), n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; docs/settings.md lists all"
+            lines.append(f"{source}: unknown setting {name}{hint}")
+        else:
+            message = detail["msg"].removeprefix("Value error, ")
+            lines.append(f"{source}: {name}: {message}")
+    return lines
+
+
+def _has(values: object, path: list[str]) -> bool:
+    for part in path:
+        if not isinstance(values, dict) or part not in values:
+            return False
+        values = values[part]
+    return bool(path)
