@@ -1,0 +1,154 @@
+"""The proof without which nothing is deleted, and the fuse that stops mass deletion.
+
+A delete needs all of: the object is in the unit's member list with that uid, absent from a desired state that compiled
+completely, and live it carries our part-of label, our field manager and no controller owner; the request then carries
+uid and resourceVersion as preconditions. Labels alone prove nothing: Services copy theirs to EndpointSlices
+(ssa-live 50), operators copy them to children (cases.md R10).
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gitops.model.identity import GroupKind, ObjectRef, UnitKey
+from gitops.plan.parents import Member
+from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
+
+ALLOW_DELETE_ANNOTATION = "gitops/allow-delete"
+"""Opt-in on an object that holds data: `"true"` lets it be pruned."""
+
+ALLOW_PRUNE_TRAILER = "Gitops-Allow-Prune"
+
+DATA_KINDS: frozenset[GroupKind] = frozenset(
+    {
+        GroupKind("", "PersistentVolumeClaim"),
+        GroupKind("apps.nvidia.com", "NIMCache"),
+        GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
+    }
+)
+"""Kinds whose deletion loses what Git cannot bring back (a deleted NIMCache takes its downloaded model with it)."""
+
+
+class Verdict(enum.StrEnum):
+    DELETE = "delete"
+    GONE = "gone"  # nothing to do: already deleted
+    GOING = "going"  # deletion has begun; wait
+    KEEP = "keep"  # not ours (any more), or protected: leave it and say so
+
+
+@dataclass(frozen=True, slots=True)
+class PruneDecision:
+    verdict: Verdict
+    member: Member
+    reason: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    forget: bool = False  # with KEEP: the member is no longer ours to track
+
+
+def decide_prune(
+    member: Member,
+    live: Mapping[str, Any] | None,
+    *,
+    applyset: str,
+    reconciler: str,
+    manager: str,
+    declared: Collection[ObjectRef],
+    applied_uids: Collection[str] = (),
+) -> PruneDecision:
+    """Whether this member may be deleted. `declared` are the objects of every unit of the cluster; `live` is the whole
+    object just read, None when the API server said it does not exist."""
+
+    def keep(reason: str, *, forget: bool) -> PruneDecision:
+        return PruneDecision(Verdict.KEEP, member, reason, forget=forget)
+
+    if member.ref in declared:
+        return keep("another unit declares it: handed over", forget=True)
+    if live is None:
+        return PruneDecision(Verdict.GONE, member)
+    metadata = live.get("metadata", {})
+    uid, labels = metadata.get("uid", ""), metadata.get("labels") or {}
+    if member.uid and uid != member.uid:
+        return keep("another object has taken the name (its uid differs)", forget=True)
+    if uid in applied_uids:
+        return keep("the same object was just applied under another API group", forget=True)
+    if labels.get(PART_OF_LABEL) != applyset or labels.get(RECONCILER_LABEL) != reconciler:
+        return keep("it no longer carries our labels", forget=True)
+    if not _has_entry(metadata, manager):
+        return keep("our field manager owns nothing in it", forget=True)
+    if any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
+        return keep("a controller owns it", forget=True)
+    if metadata.get("deletionTimestamp"):
+        return PruneDecision(Verdict.GOING, member, _going(metadata), uid=uid)
+    if member.ref.group_kind in DATA_KINDS and not _consents(metadata):
+        return keep(
+            f'it holds data; annotate it with {ALLOW_DELETE_ANNOTATION}: "true" to have it deleted', forget=False
+        )
+    return PruneDecision(Verdict.DELETE, member, uid=uid, resource_version=metadata.get("resourceVersion", ""))
+
+
+def _has_entry(metadata: Mapping[str, Any], manager: str) -> bool:
+    return any(
+        e.get("manager") == manager and e.get("operation") == "Apply" and not e.get("subresource")
+        for e in metadata.get("managedFields") or ()
+    )
+
+
+def _consents(metadata: Mapping[str, Any]) -> bool:
+    return bool((metadata.get("annotations") or {}).get(ALLOW_DELETE_ANNOTATION) == "true")
+
+
+def _going(metadata: Mapping[str, Any]) -> str:
+    finalizers = metadata.get("finalizers") or []
+    return f"being deleted, held by finalizer {finalizers[0]}" if finalizers else "being deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class FuseLimits:
+    """`count`: deletions per commit and cluster; `share`: of one unit that is still declared (0..1), from `share_floor`
+    members on, so that small units can lose an object without ceremony."""
+
+    count: int = 50
+    share: float = 0.5
+    share_floor: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """Globs from the `Gitops-Allow-Prune` trailers of the commits from the last applied one to the head."""
+
+    globs: tuple[str, ...] = ()
+
+    def covers(self, unit: UnitKey) -> bool:
+        """A glob matches the whole key (`function/llama-*@dgx-a`) or the key without its cluster."""
+        text = str(unit)
+        return any(fnmatch.fnmatchcase(text, g) or fnmatch.fnmatchcase(text.partition("@")[0], g) for g in self.globs)
+
+
+def blown_fuses(
+    prunes: Mapping[UnitKey, Sequence[Member]],
+    *,
+    sizes: Mapping[UnitKey, int],
+    declared: Collection[UnitKey],
+    consent: Consent,
+    limits: FuseLimits,
+) -> dict[UnitKey, str]:
+    """Units whose deletions must not happen without consent, each with the sentence that says so.
+
+    `sizes` are the member counts before the commit; `declared` the units that Git still declares (the share applies to
+    those only: a unit whose declaration left Git is meant to go).
+    """
+    blown: dict[UnitKey, str] = {}
+    unconsented = {unit: members for unit, members in prunes.items() if members and not consent.covers(unit)}
+    total = sum(len(members) for members in unconsented.values())
+    for unit, members in unconsented.items():
+        ask = f"; a commit with the trailer `{ALLOW_PRUNE_TRAILER}: {unit}` allows it"
+        if total > limits.count:
+            blown[unit] = f"the commit would delete {total} objects on this cluster, more than {limits.count}{ask}"
+        elif unit in declared and sizes[unit] >= limits.share_floor and len(members) > limits.share * sizes[unit]:
+            blown[unit] = f"the commit would delete {len(members)} of the unit's {sizes[unit]} objects{ask}"
+    return blown
