@@ -6,7 +6,7 @@ A preview is this plan printed, an apply is the same plan executed (gitops/recon
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gitops.model.identity import ObjectRef
@@ -27,13 +27,14 @@ class Reason(enum.StrEnum):
 class Observed:
     """What is known of a live object that a unit declares.
 
-    `applied` is the digest of the desired object that the live one is known to satisfy, empty when it is known not to
-    (or was never compared).
+    `last_desired` is the digest of the desired object it was last compared with or applied as (empty: never, or only
+    while the unit was known to be at other content); `applied` equals it as long as the live object satisfies it.
     """
 
     uid: str
     applied: bytes = b""
-    last_desired: bytes = b""  # digest of the desired object that was last compared or applied
+    last_desired: bytes = b""
+    deleting: bool = False  # has a deletionTimestamp: an apply would return 200 and change nothing (ssa-live 41)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +51,17 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """Steps in order: parent with the union of names, applies by stage, prunes, parent with what is."""
+    """Steps in order: parent with the union of names, applies by stage, prunes; then the parent is settled."""
 
     record: ParentRecord
     write_ahead: tuple[Member, ...] | None  # members to record before the first apply; None: nothing new
     applies: tuple[Apply, ...]
     prune: tuple[Member, ...]  # candidates: each still needs its proof
-    settle: bool  # the parent must be written when all is done
     suppressed: tuple[Apply, ...] = ()  # what the mode forbids: reported, not done
 
     @property
     def empty(self) -> bool:
-        return not (self.applies or self.prune or self.settle or self.write_ahead)
+        return not (self.applies or self.prune or self.write_ahead)
 
 
 def plan_unit(
@@ -73,42 +73,39 @@ def plan_unit(
 ) -> UnitPlan:
     """What is to be done for a unit that is declared."""
     have = record or ParentRecord(unit.key)
+    known = have.content_key == unit.content_key
     applies, suppressed = [], []
     for desired in unit.objects:
-        step = _step(desired, observed.get(desired.ref), known=have.content_key == unit.content_key)
+        step = _step(desired, observed.get(desired.ref), known=known)
         if step is not None:
             (applies if _allowed(unit.mode, step.reason) else suppressed).append(step)
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
-    together = union(have, intended)
-    known = {(m.ref, m.version) for m in have.members}
-    is_new = any((m.ref, m.version) not in known for m in intended)
+    recorded = {(m.ref, m.version) for m in have.members}
+    is_new = any((m.ref, m.version) not in recorded for m in intended)
     declared = {o.ref for o in unit.objects}
     writable = unit.mode is not Mode.PAUSED
-    prune = tuple(m for m in have.members if m.ref not in declared) if may_prune and writable else ()
-    settle = writable and (bool(applies or prune) or have.content_key != unit.content_key)
     return UnitPlan(
         record=have,
-        write_ahead=together if is_new and writable else None,
+        write_ahead=union(have, intended) if is_new and writable else None,
         applies=tuple(sorted(applies, key=lambda a: (a.object.stage, a.object.ref))),
-        prune=prune,
-        settle=settle,
+        prune=tuple(m for m in have.members if m.ref not in declared) if may_prune and writable else (),
         suppressed=tuple(suppressed),
     )
 
 
 def plan_removal(record: ParentRecord) -> UnitPlan:
     """What is to be done for a unit whose declaration left Git."""
-    return UnitPlan(record=record, write_ahead=None, applies=(), prune=record.members, settle=True)
+    return UnitPlan(record=record, write_ahead=None, applies=(), prune=record.members)
 
 
 def _step(desired: DesiredObject, seen: Observed | None, *, known: bool) -> Apply | None:
     if seen is None:
         return Apply(desired, Reason.DRIFT if known else Reason.CREATE)
-    if seen.applied == desired.digest:
+    if seen.deleting or seen.applied == desired.digest:
         return None
-    if seen.last_desired == desired.digest and known:
+    if seen.last_desired == desired.digest:
         return Apply(desired, Reason.DRIFT, uid=seen.uid)
-    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN, uid=seen.uid)
+    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN)
 
 
 def _allowed(mode: Mode, reason: Reason) -> bool:
@@ -116,17 +113,19 @@ def _allowed(mode: Mode, reason: Reason) -> bool:
 
 
 def settled_members(
-    unit: Unit | None,
-    record: ParentRecord,
-    *,
-    uids: Mapping[ObjectRef, str],
-    kept: Mapping[ObjectRef, Member],
-    prune_done: Callable[[ObjectRef], bool],
+    record: ParentRecord, unit: Unit | None, *, uids: Mapping[ObjectRef, str], pruned: Collection[ObjectRef]
 ) -> tuple[Member, ...]:
-    """Members after a run: the declared ones with their live uids, and those whose prune is not done yet."""
-    declared = {} if unit is None else {o.ref: Member(o.ref, o.gvk.version, uids.get(o.ref, "")) for o in unit.objects}
-    left = {m.ref: m for m in record.members if m.ref not in declared and not prune_done(m.ref)}
-    for ref, member in record.member_uids().items():
-        if ref in declared and not declared[ref].uid:
-            declared[ref] = Member(ref, declared[ref].version, member)
-    return tuple(sorted({**left, **dict(kept), **declared}.values()))
+    """Members after a run: the declared ones with their live uids, and those that are not pruned yet.
+
+    `uids` are of live objects; one that is not live keeps the uid it had. A declared object that was never applied
+    stays a member without uid, so that an apply whose answer was lost leaves no orphan.
+    """
+    old = record.member_uids()
+    declared = (
+        ()
+        if unit is None
+        else tuple(Member(o.ref, o.gvk.version, uids.get(o.ref) or old.get(o.ref, "")) for o in unit.objects)
+    )
+    names = {m.ref for m in declared}
+    left = (m for m in record.members if m.ref not in names and m.ref not in pruned)
+    return tuple(sorted((*declared, *left)))

@@ -1,0 +1,62 @@
+"""What became of a unit: typed outcomes, each with one sentence used by log, status file and terminal alike."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from gitops.model.identity import ObjectRef
+
+
+class SyncState(enum.StrEnum):
+    """Where a unit stands between Git and its cluster (readiness is another axis)."""
+
+    SYNCED = "Synced"
+    PENDING = "Pending"  # not looked at yet: its kinds are not listed, or this daemon stands by
+    REFUSED = "Refused"  # the API server or a webhook refuses an object until Git or the cluster's rules change
+    WAITING = "Waiting"  # for something that is not there yet: a namespace, a kind, a quota
+    BLOCKED = "Blocked"  # live state is in the way
+    RETRYING = "Retrying"  # a passing fault
+    HELD = "Held"  # has errors at the head: stays at its last good commit
+    PAUSED = "Paused"  # the mode forbids what would be done
+    CONTESTED = "Contested"  # another writer keeps undoing our repair
+    FUSED = "Fused"  # would delete too much: needs consent
+    REMOVING = "Removing"
+    RETAINED = "Retained"  # removed from Git, but an object that holds data or foreign things stays
+    REMOVED = "Removed"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectProblem:
+    object: ObjectRef
+    state: SyncState
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitOutcome:
+    state: SyncState
+    sentence: str
+    problems: tuple[ObjectProblem, ...] = ()
+    retry_after: float | None = None  # seconds; None: nothing to do until something changes
+    applied: int = 0
+    repaired: int = 0
+    pruned: int = 0
+    previews: tuple[str, ...] = ()  # what a forbidden step would have done
+
+
+SEVERITY: tuple[SyncState, ...] = (
+    SyncState.FUSED,
+    SyncState.REFUSED,
+    SyncState.BLOCKED,
+    SyncState.CONTESTED,
+    SyncState.WAITING,
+    SyncState.RETRYING,
+    SyncState.PAUSED,
+)
+"""Worst first: a unit with several problems takes the state of the worst."""
+
+
+def worst(problems: tuple[ObjectProblem, ...]) -> SyncState | None:
+    states = {p.state for p in problems}
+    return next((s for s in SEVERITY if s in states), None)
