@@ -1,1 +1,1 @@
-"""What live objects mean: status mappings, owner tree, aggregation. No I/O, no clock."""
+"""Live objects → statuses: mappings, freshness, owner tree, aggregation. Pure: time is passed in, nothing is read."""

@@ -1,0 +1,138 @@
+"""StatusMapping: how the live state of a kind is read. policies/status/*.yaml, `apiVersion: gitops/v1alpha1`.
+
+A mapping is data, so that an operator becomes known by adding a file. Expressions are CEL over `self` (the live object)
+and `context` (facts the engine adds, such as a storage class's binding mode). gitops/readiness/mapping.py compiles it.
+
+Rules are tried in listed order and the first match wins (`order: listed`), or all are tried and the worst status wins
+(`order: precedence`, what imported mappings need; a matching rule with `stop: true` ends the list). All keys of one rule must hold.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from gitops.model.documents import Document, LabelMetadata
+
+StatusWord = Literal["Unknown", "Progressing", "Ready", "Degraded", "Failed", "Completed", "Suspended", "Terminating"]
+FlagWord = Literal["scaledToZero", "unverified"]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(value: Any) -> Any:
+    """`90s`, `15m`, `6h`, `500ms` → seconds. Anything else is returned as it is, for pydantic to refuse."""
+    if not isinstance(value, str):
+        return value
+    for unit, factor in _UNITS.items():
+        number = value.removesuffix(unit)
+        if number != value and number.isascii() and number.isdecimal():
+            return int(number) * factor
+    raise ValueError("a duration is a whole number with ms, s, m or h, such as 90s")
+
+
+Duration = Annotated[float, BeforeValidator(seconds_of), Field(ge=0)]
+Expression = Annotated[str, Field(min_length=1, max_length=2000)]
+FieldPath = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
+
+
+class KindMatch(Document):
+    """A kind the mapping is for; `versions: []` means any. `group: "*"`, `kind: "*"` is the rule for unknown kinds."""
+
+    group: str
+    kind: str
+    versions: list[str] = []
+
+
+class Generation(Document):
+    """When a status is about the present spec (freshness).
+
+    - auto: status.observedGeneration where there is one, else that of the conditions, else there is nothing to check.
+    - require: status.observedGeneration must be present and current.
+    - ignore: the kind has no such thing, or it counts something else.
+    - managedFields: the operator writes no observedGeneration; a status counts when it was written after the spec
+      changed, or `settle` after that change when the operator had nothing to write.
+    """
+
+    mode: Literal["auto", "require", "ignore", "managedFields"] = "auto"
+    settle: Duration = 10.0
+
+
+class PhaseMatch(Document):
+    in_: Annotated[list[str], Field(alias="in", min_length=1)]
+
+
+class ReasonMatch(Document):
+    in_: Annotated[list[str], Field(alias="in")] = []
+    notIn: list[str] = []
+
+
+class ConditionMatch(Document):
+    """One condition by type. `notTrue` also holds for a condition that is absent (most controllers omit False ones)."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"] | None = None
+    notTrue: bool = False
+    absent: bool = False
+    reason: ReasonMatch | None = None
+
+
+class StatusRule(Document):
+    status: StatusWord
+    phase: PhaseMatch | None = None
+    conditions: list[ConditionMatch] = []
+    expr: Expression | None = None
+    settled: bool = False
+    """Only when this generation has been Ready before (or was met as it is): tells an outage from a rollout."""
+    fresh: Literal["object", "condition", "any"] = "object"
+    """What must be fresh: the status, the conditions named here, or nothing (rules on spec only)."""
+    hold: Duration = 0.0
+    """Counts only after it matched for that long without a break."""
+    stop: bool = False
+    flags: list[FlagWord] = []
+    reason: str | None = None
+    message: list[str] = []
+    """Templates such as `{conditions.Ready.message}` or `{phase}`; the first that is not empty is taken."""
+    messageExpr: Expression | None = None
+
+
+class Otherwise(Document):
+    """What holds when no rule matches, `after` that long at this generation; Progressing before that."""
+
+    status: StatusWord = "Unknown"
+    after: Duration = 0.0
+    flags: list[FlagWord] = []
+    reason: str = "NoRuleMatches"
+    message: list[str] = []
+
+
+class Deadline(Document):
+    """Progressing for longer than `after` becomes `status`. The first whose `expr` holds (or has none) counts."""
+
+    after: Duration
+    expr: Expression | None = None
+    status: StatusWord = "Failed"
+    reason: str = "ProgressDeadline"
+
+
+class StatusMappingSpec(Document):
+    match: Annotated[list[KindMatch], Field(min_length=1)]
+    order: Literal["listed", "precedence"] = "listed"
+    generation: Generation = Generation()
+    phase: FieldPath | None = None
+    conditions: FieldPath = "status.conditions"
+    rules: list[StatusRule] = []
+    otherwise: Otherwise = Otherwise()
+    deadlines: list[Deadline] = []
+    counted: bool = True
+    """False for kinds that are ready by existing: they are no part of `ready 3/4`."""
+
+
+class StatusMapping(Document):
+    """How a kind's live state becomes one of our statuses."""
+
+    apiVersion: Literal["gitops/v1alpha1"]
+    kind: Literal["StatusMapping"]
+    metadata: LabelMetadata
+    spec: StatusMappingSpec
