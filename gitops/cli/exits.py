@@ -1,0 +1,31 @@
+"""Exit codes: what a script learns from a command. docs/exit-codes.md is generated from this list."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """Exit code of a command, with its meaning in words."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    CHANGES = 3
+    INCOMPLETE = 4
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Exit.OK: "Done, and nothing is wrong.",
+    Exit.FINDINGS: "The manifests have errors: `validate`, `plan` and `apply --once` print them.",
+    Exit.USAGE: "The command could not start: wrong arguments or settings, an unreadable folder or repository.",
+    Exit.CHANGES: "`plan --exit-code`: no errors, and something would change.",
+    Exit.INCOMPLETE: "`apply --once`: a unit was refused, is waiting, or its cluster could not be reached; "
+    "`plan`: a cluster could not be asked; `status`: not every unit is ready.",
+    Exit.INTERRUPTED: "Stopped by a second Ctrl-C before a clean stop was done.",
+}

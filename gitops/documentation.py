@@ -1,0 +1,96 @@
+"""Pages of docs/ that are made from code, so that they cannot be wrong: settings, metrics, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from gitops.cli.exits import Exit
+from gitops.metrics import Metrics
+from gitops.settings import CONFIG_VARIABLE, ENV_DELIMITER, ENV_PREFIX, Settings
+
+_MADE = "<!-- Made by scripts/generate_docs.py; edit the code it names. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """File name under docs/ → its text."""
+    return {"settings.md": settings_page(), "metrics.md": metrics_page(), "exit-codes.md": exits_page()}
+
+
+def settings_page() -> str:
+    """docs/settings.md, from the docstrings of gitops/settings.py."""
+    lines = [
+        "# Settings",
+        "",
+        _MADE,
+        f"A YAML file (`--config FILE` or `{CONFIG_VARIABLE}`), environment variables and flags; flags win over the",
+        "environment, the environment over the file. The name in the file is the heading below, in nested maps:",
+        "",
+        "```yaml",
+        "repository:",
+        "  url: https://git.example/ml/manifests.git",
+        "  password_file: /etc/gitops/git/token",
+        "credentials_dir: /etc/gitops/clusters",
+        "poll_interval: 1m",
+        "```",
+        "",
+        f"As a variable: `{ENV_PREFIX}` + the name in capitals, `{ENV_DELIMITER}` for the dot. As a flag: the one named,",
+        "or `--set NAME=VALUE`. Durations are written as `30s`, `1m30s`, `12h`, `500ms` or a number of seconds. Secrets are",
+        "never values: a setting names the file that holds one.",
+        "",
+    ]
+    lines += _rows(Settings, "")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _rows(model: type[BaseModel], prefix: str) -> list[str]:
+    lines: list[str] = []
+    groups: list[str] = []
+    for name, info in model.model_fields.items():
+        inner = info.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            groups += [f"## {name}", "", " ".join((inner.__doc__ or "").split()), "", *_rows(inner, f"{name}.")]
+            continue
+        full = prefix + name
+        variable = ENV_PREFIX + full.replace(".", ENV_DELIMITER).upper()
+        lines += [f"### {full}", "", f"`{variable}` · default: {_default(info)}", ""]
+        lines += [" ".join((info.description or "").split()), ""]
+    return lines + groups
+
+
+def _default(info: FieldInfo) -> str:
+    value: Any = info.default
+    if value is None:
+        return "none"
+    if isinstance(value, float) and value >= 3600 and value % 3600 == 0:
+        return f"`{value / 3600:g}h`"
+    if isinstance(value, Path):
+        return f"`{value.as_posix()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def metrics_page() -> str:
+    """docs/metrics.md, from gitops/metrics.py."""
+    lines = [
+        "# Metrics",
+        "",
+        _MADE,
+        "At `/metrics`, in Prometheus' text format, beside the usual `process_*` and `python_*`. Histograms have `_bucket`,",
+        "`_sum` and `_count`.",
+        "",
+        "| metric | type | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, kind, labels, text in Metrics().described():
+        lines.append(f"| `{name}` | {kind} | {', '.join(labels) or '–'} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def exits_page() -> str:
+    """docs/exit-codes.md, from gitops/cli/exits.py."""
+    lines = ["# Exit codes", "", _MADE, "The same for every `gitops` command.", "", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code.value} | {code.meaning} |" for code in Exit]
+    return "\n".join(lines) + "\n"
