@@ -1,0 +1,108 @@
+"""A unit's plan in tables: what is seen on the left, what is to be done on the right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops.model.findings import Origin
+from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadKind
+from gitops.plan.parents import Member, ParentRecord
+from gitops.plan.planning import Observed, Reason, plan_removal, plan_unit, settled_members
+from gitops.plan.units import DesiredObject, Mode, Stage, Unit
+
+KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", ClusterName("a"))
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+
+
+def ref(name: str) -> ObjectRef:
+    return ObjectRef("", "ConfigMap", "ns", name)
+
+
+def desired(name: str, digest: bytes = b"new", stage: Stage = Stage.CONFIG) -> DesiredObject:
+    provenance: Any = None
+    return DesiredObject(ref(name), CONFIG_MAP, b"{}", digest, Origin("a.yaml", 1), provenance, stage)
+
+
+def unit(*objects: DesiredObject, mode: Mode = Mode.ENFORCE) -> Unit:
+    return Unit(KEY, "content-2", Commit("c2"), "", objects, mode)
+
+
+def record(*names: str, content: str = "content-1") -> ParentRecord:
+    return ParentRecord(KEY, tuple(Member(ref(n), "v1", f"uid-{n}") for n in names), content, Commit("c1"))
+
+
+def test_a_new_unit_records_every_name_before_the_first_apply() -> None:
+    plan = plan_unit(unit(desired("b"), desired("a")), record=None, observed={})
+    assert plan.write_ahead == (Member(ref("a"), "v1"), Member(ref("b"), "v1"))
+    assert [(a.object.ref.name, a.reason) for a in plan.applies] == [("a", Reason.CREATE), ("b", Reason.CREATE)]
+    assert plan.prune == ()
+
+
+def test_what_is_as_declared_is_not_touched() -> None:
+    seen = {ref("a"): Observed("uid-a", b"new", b"new")}
+    assert plan_unit(unit(desired("a")), record=record("a", content="content-2"), observed=seen).empty
+
+
+@pytest.mark.parametrize(
+    ("seen", "content", "reason", "uid"),
+    [
+        pytest.param(
+            Observed("u", b"", b"new"), "content-2", Reason.DRIFT, "u", id="foreign edit: repaired with its uid"
+        ),
+        pytest.param(Observed("u", b"", b"new"), "content-1", Reason.DRIFT, "u", id="edit while a sibling is refused"),
+        pytest.param(Observed("u", b"old", b"old"), "content-1", Reason.CHANGED, "", id="Git changed it"),
+        pytest.param(Observed("u", b"", b""), "content-1", Reason.UNKNOWN, "", id="never compared"),
+        pytest.param(None, "content-2", Reason.DRIFT, "", id="deleted by somebody"),
+        pytest.param(None, "content-1", Reason.CREATE, "", id="new in Git"),
+    ],
+)
+def test_why_an_object_is_applied(seen: Observed | None, content: str, reason: Reason, uid: str) -> None:
+    observed = {} if seen is None else {ref("a"): seen}
+    plan = plan_unit(unit(desired("a")), record=record("a", content=content), observed=observed)
+    assert [(a.reason, a.uid) for a in plan.applies] == [(reason, uid)]
+    assert plan.applies[0].preflight == (reason is not Reason.DRIFT)
+
+
+def test_an_object_being_deleted_is_left_alone() -> None:
+    seen = {ref("a"): Observed("u", b"", b"new", deleting=True)}
+    assert plan_unit(unit(desired("a")), record=record("a", content="content-2"), observed=seen).applies == ()
+
+
+def test_what_left_git_is_a_candidate_for_prune_only_when_the_compile_was_complete() -> None:
+    seen = {ref("a"): Observed("uid-a", b"new", b"new")}
+    assert plan_unit(unit(desired("a")), record=record("a", "b"), observed=seen).prune == (
+        Member(ref("b"), "v1", "uid-b"),
+    )
+    assert plan_unit(unit(desired("a")), record=record("a", "b"), observed=seen, may_prune=False).prune == ()
+
+
+def test_removal_of_a_unit_prunes_exactly_its_members() -> None:
+    plan = plan_removal(record("a", "b"))
+    assert [m.ref.name for m in plan.prune] == ["a", "b"]
+    assert plan.applies == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "seen", "applied"),
+    [
+        (Mode.REPORT, Observed("u", b"old", b"old"), True),
+        (Mode.REPORT, Observed("u", b"", b"new"), False),
+        (Mode.PAUSED, Observed("u", b"old", b"old"), False),
+        (Mode.PAUSED, Observed("u", b"", b"new"), False),
+    ],
+)
+def test_modes_forbid_steps_but_still_name_them(mode: Mode, seen: Observed, applied: bool) -> None:
+    plan = plan_unit(unit(desired("a"), mode=mode), record=record("a", "b"), observed={ref("a"): seen})
+    assert (len(plan.applies), len(plan.suppressed)) == ((1, 0) if applied else (0, 1))
+    if mode is Mode.PAUSED:
+        assert plan.prune == ()
+        assert plan.write_ahead is None
+
+
+def test_settled_members_keep_what_is_not_pruned_and_the_last_known_uid() -> None:
+    after = settled_members(
+        record("a", "b", "c"), unit(desired("a"), desired("d")), uids={ref("d"): "uid-d"}, pruned={ref("b")}
+    )
+    assert after == (Member(ref("a"), "v1", "uid-a"), Member(ref("c"), "v1", "uid-c"), Member(ref("d"), "v1", "uid-d"))

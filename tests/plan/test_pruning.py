@@ -1,0 +1,130 @@
+"""Nothing is deleted without proof, and mass deletion needs consent (cases.md R)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind
+from gitops.plan.parents import Member, applyset_id, parent_name
+from gitops.plan.pruning import Consent, FuseLimits, Verdict, blown_fuses, decide_prune
+
+UNIT = UnitKey(WorkloadKind.FUNCTION, "llama-chat", "h100-0", ClusterName("dgx-a"))
+REF = ObjectRef("", "ConfigMap", "ns", "a")
+MEMBER = Member(REF, "v1", "uid-a")
+
+
+def live(**changes: Any) -> dict[str, Any]:
+    metadata = {
+        "name": "a",
+        "uid": "uid-a",
+        "resourceVersion": "7",
+        "labels": {"gitops/reconciler": "demo", "applyset.kubernetes.io/part-of": "set"},
+        "managedFields": [{"manager": "gitops-demo", "operation": "Apply", "fieldsV1": {}}],
+    }
+    return {"metadata": {**metadata, **changes}}
+
+
+def decide(member: Member = MEMBER, obj: dict[str, Any] | None = None, declared: set[ObjectRef] | None = None) -> Any:
+    return decide_prune(
+        member, obj, applyset="set", reconciler="demo", manager="gitops-demo", declared=declared or set()
+    )
+
+
+def test_proven_delete_carries_uid_and_version() -> None:
+    decision = decide(obj=live())
+    assert (decision.verdict, decision.uid, decision.resource_version) == (Verdict.DELETE, "uid-a", "7")
+
+
+@pytest.mark.parametrize(
+    ("obj", "why"),
+    [
+        pytest.param(live(uid="other"), "taken the name", id="another object with that name"),
+        pytest.param(live(labels={}), "our labels", id="relabelled"),
+        pytest.param(
+            live(labels={"gitops/reconciler": "demo", "applyset.kubernetes.io/part-of": "x"}),
+            "our labels",
+            id="other set",
+        ),
+        pytest.param(live(managedFields=[]), "field manager", id="r10 label copied by an operator"),
+        pytest.param(live(ownerReferences=[{"controller": True}]), "controller", id="owned by a controller"),
+    ],
+)
+def test_r10_without_proof_it_stays_and_is_forgotten(obj: dict[str, Any], why: str) -> None:
+    decision = decide(obj=obj)
+    assert decision.verdict is Verdict.KEEP
+    assert decision.forget
+    assert why in decision.reason
+
+
+def test_r06_an_object_that_another_unit_declares_is_handed_over() -> None:
+    assert decide(obj=live(), declared={REF}).verdict is Verdict.KEEP
+
+
+def test_r04_a_member_recorded_before_a_crash_has_no_uid_and_is_proven_by_label_and_manager() -> None:
+    assert decide(Member(REF, "v1"), live()).verdict is Verdict.DELETE
+
+
+def test_what_is_gone_or_going_needs_no_delete() -> None:
+    assert decide(obj=None).verdict is Verdict.GONE
+    going = decide(obj=live(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"]))
+    assert (going.verdict, going.reason) == (Verdict.GOING, "being deleted, held by finalizer x/y")
+
+
+def test_r12_objects_that_hold_data_need_consent_on_the_object() -> None:
+    claim = Member(ObjectRef("", "PersistentVolumeClaim", "ns", "a"), "v1", "uid-a")
+    kept = decide(claim, live())
+    assert (kept.verdict, kept.forget) == (Verdict.KEEP, False)
+    assert decide(claim, live(annotations={"gitops/allow-delete": "true"})).verdict is Verdict.DELETE
+
+
+def members(count: int) -> list[Member]:
+    return [Member(ObjectRef("", "ConfigMap", "ns", f"m{i}"), "v1", f"u{i}") for i in range(count)]
+
+
+def fuse(count: int, size: int, *, declared: bool = True, globs: tuple[str, ...] = ()) -> dict[UnitKey, str]:
+    return blown_fuses(
+        {UNIT: members(count)},
+        sizes={UNIT: size},
+        declared={UNIT} if declared else set(),
+        consent=Consent(globs),
+        limits=FuseLimits(),
+    )
+
+
+def test_r11_a_commit_that_drops_most_of_a_unit_is_stopped() -> None:
+    assert "34 of the unit's 40 objects" in fuse(34, 40)[UNIT]
+    assert fuse(3, 40) == {}
+
+
+def test_a_unit_that_left_git_is_meant_to_go_but_not_a_hundred_objects_at_once() -> None:
+    assert fuse(10, 10, declared=False) == {}
+    assert "51 objects" in fuse(51, 51, declared=False)[UNIT]
+
+
+@pytest.mark.parametrize("glob", ["function/llama-*@dgx-a", "function/llama-chat/h100-0", "*"])
+def test_a_trailer_that_names_the_unit_allows_it(glob: str) -> None:
+    assert fuse(34, 40, globs=(glob,)) == {}
+
+
+def test_a_trailer_for_another_unit_does_not() -> None:
+    assert fuse(34, 40, globs=("function/other*",)) != {}
+
+
+NAMES = st.text("abcXYZ-_09", min_size=1, max_size=128).map(lambda s: "a" + s)
+
+
+@given(NAMES, NAMES)
+def test_r14_parent_names_are_valid_and_distinct(one: str, other: str) -> None:
+    keys = [UnitKey(WorkloadKind.FUNCTION, n, "h100-0", ClusterName("a")) for n in (one, other)]
+    names = [parent_name(k) for k in keys]
+    assert all(len(n) <= 63 and n == n.lower() and n[0].isalnum() for n in names)
+    assert (names[0] == names[1]) == (one == other)
+
+
+def test_applyset_id_is_the_one_of_kep_3659() -> None:
+    assert len(applyset_id("unit-one")) == 55
+    assert applyset_id("unit-one").startswith("applyset-")
