@@ -1,0 +1,100 @@
+"""Codes of findings about placement (GO40xx) and about the objects that a workload may declare (GO41xx to GO44xx)."""
+
+from __future__ import annotations
+
+from gitops.model.catalogue import define
+from gitops.model.findings import Severity
+
+E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
+
+# -- placement --------------------------------------------------------------------------------------------------------
+
+NO_CLUSTER = define(
+    "GO4001", E, "No cluster satisfies the workload", "Compare gpu, instanceType, clusters, regions and attributes."
+)
+PLACEMENT_WAITS = define(
+    "GO4002",
+    W,
+    "An instance is not placed while a Cluster document cannot be read",
+    "It may already live there. Repair the Cluster document.",
+)
+NAMESPACE_SHARED = define(
+    "GO4003",
+    E,
+    "spec.namespace with more than one instance on a cluster",
+    "Remove spec.namespace, or ask for one instance on each cluster.",
+)
+FOREIGN_ACCOUNT = define(
+    "GO4004", E, "The cluster belongs to another account", "spec.tenancy.ncaId of the cluster must equal the repository's."
+)
+NOT_PLACED = define("GO4005", I, "Nothing is placed", "Add deployment.yaml with at least one GPU specification.")
+
+# -- objects ----------------------------------------------------------------------------------------------------------
+
+KIND_REFUSED = define(
+    "GO4101",
+    E,
+    "This kind is not allowed in a function",
+    "A function holds the kinds of its operatorTypes and their companions; put anything else into a bundle.",
+)
+VERSION_REFUSED = define("GO4102", E, "This version of the kind is not allowed", "Use a version that the operator type lists.")
+NAMESPACE_IN_FUNCTION = define(
+    "GO4103", E, "A function's manifest names a namespace", "Remove it: every instance gets a namespace of its own."
+)
+NAMESPACE_MISSING = define("GO4104", E, "Namespaced object without a namespace", "Add metadata.namespace.")
+NAMESPACE_FORBIDDEN = define(
+    "GO4105",
+    E,
+    "Objects may not be declared in this namespace",
+    "gitops-system, gitops-secrets and namespaces that begin with fn- belong to the reconciler.",
+)
+GENERATE_NAME = define("GO4106", E, "metadata.generateName", "Write metadata.name: an object in Git needs a fixed name.")
+BAD_NAME = define(
+    "GO4107", E, "Not a valid object name", "Lower-case letters, digits, `-` and `.`; at most 253 characters."
+)
+NULL_VALUE = define(
+    "GO4108", E, "A null in the object", "Write a value, `{}` or `[]`, or remove the key; comments below a key leave it null."
+)
+NOT_TEXT = define("GO4109", E, "A number or truth value where Kubernetes wants text", "Put quotes around it.")
+DEPRECATED_VERSION = define("GO4110", W, "A deprecated version of the kind", "Move to the newer version that the operator stores.")
+NAME_TOO_LONG = define("GO4111", W, "Names that add up to too much", "Shorten the name of the object or of its longest part.")
+NAMESPACE_IGNORED = define("GO4112", W, "A namespace on a cluster-scoped kind", "Remove it; it is ignored.")
+OWNER_REFERENCE = define(
+    "GO4113", E, "metadata.ownerReferences in Git", "Remove it: the uid of an owner is different on every cluster."
+)
+WRONG_SHAPE = define("GO4114", E, "Not the shape of a Kubernetes object", "metadata and its labels and annotations are maps.")
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+SECRET_DATA = define(
+    "GO4201", E, "A Secret with data in Git", "Git holds names of Secrets only; make the Secret on the cluster itself."
+)
+CREDENTIAL = define(
+    "GO4202",
+    E,
+    "A value looks like a credential",
+    "Remove it and revoke it: it is in the history now. If it is none, set the annotation "
+    'gitops/allow-credential-like: "true" on the object.',
+)
+TOKEN_SECRET = define(
+    "GO4203", E, "A Secret of type service-account-token", "It would make a token that never expires; use bound tokens."
+)
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+SERVER_METADATA = define("GO4301", W, "Metadata that the API server owns", "Remove it from the file; it is never sent.")
+STATUS_IGNORED = define("GO4302", W, "status in a manifest", "Remove it; it is never sent.")
+OUR_METADATA = define(
+    "GO4303", E, "A label or annotation that only the reconciler writes", "Remove it; see docs/documents.md for those you may set."
+)
+OPERATOR_METADATA = define("GO4304", E, "A label or annotation that only the operator writes", "Remove it.")
+BAD_ANNOTATION = define("GO4305", E, "An annotation of ours with a wrong value", "See docs/documents.md for its values.")
+LAST_APPLIED = define(
+    "GO4306", W, "kubectl's last-applied annotation", "Remove it from the file; it is never sent, and may repeat secrets."
+)
+
+# -- rights -----------------------------------------------------------------------------------------------------------
+
+WIDE_RIGHTS = define(
+    "GO4401", W, "Rights without bounds", "Name API groups, resources and verbs; avoid escalate, bind and impersonate."
+)

@@ -1,0 +1,134 @@
+"""Placement: which clusters an instance may run on, and on which one it does. Pure; the same answer everywhere.
+
+Rules (docs/architecture.md, "Semantics"): `minInstances` is the total over all eligible clusters, spread by fewest
+instances, then by rendezvous hash, so that no state is needed to agree; index i is stable, scaling down removes the
+highest. A live instance is a pin: a new cluster moves nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gitops.model.documents import Cluster, GpuSpecification
+from gitops.model.identity import ClusterName, WorkloadRef
+
+Pins = Mapping[tuple[WorkloadRef, str], Mapping[int, ClusterName]]
+"""Where instances live: (workload, id of the GPU specification) → index → cluster; from the live parents."""
+
+NO_PINS: Pins = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Clusters that may run something, sorted, and for each other one the reason why it may not."""
+
+    clusters: tuple[ClusterName, ...]
+    refused: Mapping[ClusterName, str]
+
+    def why_none(self) -> str:
+        """One sentence for the case that no cluster is left."""
+        if not self.refused:
+            return "there is no cluster"
+        return "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refused.items()))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Placement:
+    """One instance on one cluster."""
+
+    index: int
+    cluster: ClusterName
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a workload asks of a cluster. Empty lists ask nothing; GPU and instance type compare without case, as NVCF's
+    API does."""
+
+    clusters: Sequence[str] = ()
+    regions: Sequence[str] = ()
+    attributes: Sequence[str] = ()
+    gpu: str | None = None
+    instance_type: str | None = None
+
+    @classmethod
+    def of(cls, spec: GpuSpecification, *, implied: Iterable[str]) -> Selection:
+        """From a GPU specification and the attributes that its operators imply."""
+        return cls(spec.clusters, spec.regions, [*spec.attributes, *implied], spec.gpu, spec.instanceType)
+
+
+def eligible(selection: Selection, clusters: Mapping[str, Cluster]) -> Eligibility:
+    """Which of the declared clusters satisfy a selection."""
+    found: list[ClusterName] = []
+    refused: dict[ClusterName, str] = {}
+    for name in sorted(clusters):
+        reason = _refusal(selection, name, clusters[name])
+        if reason is None:
+            found.append(ClusterName(name))
+        else:
+            refused[ClusterName(name)] = reason
+    return Eligibility(tuple(found), refused)
+
+
+def _refusal(selection: Selection, name: str, cluster: Cluster) -> str | None:
+    spec = cluster.spec
+    if selection.clusters and name not in selection.clusters:
+        return "not listed under clusters"
+    if selection.regions and spec.region not in selection.regions:
+        return f"its region is {spec.region or 'not set'}"
+    if missing := sorted(set(selection.attributes) - set(spec.attributes)):
+        return f"lacks attribute {', '.join(missing)}"
+    if selection.gpu is None:
+        return None
+    gpus = [gpu for gpu in spec.gpus if gpu.name.casefold() == selection.gpu.casefold()]
+    if not gpus:
+        return f"has no GPU {selection.gpu}"
+    if selection.instance_type is not None:
+        wanted = selection.instance_type.casefold()
+        if not any(kind.name.casefold() == wanted for gpu in gpus for kind in gpu.instanceTypes):
+            return f"has no instance type {selection.instance_type}"
+    return None
+
+
+def place(
+    *,
+    workload: WorkloadRef,
+    spec_id: str,
+    count: int,
+    clusters: Iterable[ClusterName],
+    pins: Mapping[int, ClusterName],
+    keep_pins_on: Iterable[ClusterName] = (),
+    place_new: bool = True,
+) -> tuple[Placement, ...]:
+    """Where instances 0…count-1 run, sorted by index.
+
+    `clusters` are the eligible ones. A pin holds while its cluster is eligible or in `keep_pins_on` (clusters whose
+    document cannot be read now: their instances stay). With `place_new` False an index without such a pin is left out.
+    """
+    candidates = sorted(set(clusters))
+    keep = {*candidates, *keep_pins_on}
+    placed = {index: pins[index] for index in range(count) if index in pins and pins[index] in keep}
+    load = dict.fromkeys(candidates, 0)
+    for cluster in placed.values():
+        if cluster in load:
+            load[cluster] += 1
+    if place_new and candidates:
+        for index in range(count):
+            if index not in placed:
+                chosen = min(candidates, key=lambda c: (load[c], -_weight(workload, spec_id, index, c), c))
+                placed[index] = chosen
+                load[chosen] += 1
+    return tuple(Placement(index, placed[index]) for index in sorted(placed))
+
+
+def place_on_each(*, count: int, clusters: Iterable[ClusterName]) -> tuple[Placement, ...]:
+    """`perCluster: true`: instances 0…count-1 on every eligible cluster."""
+    return tuple(sorted(Placement(index, cluster) for cluster in set(clusters) for index in range(count)))
+
+
+def _weight(workload: WorkloadRef, spec_id: str, index: int, cluster: str) -> int:
+    """Rendezvous (highest random weight) hashing: every reader ranks the clusters alike without shared state."""
+    text = "\0".join((str(workload), spec_id, str(index), cluster))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

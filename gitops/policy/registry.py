@@ -1,0 +1,132 @@
+"""The operator registry: which custom resources people may declare, and what their operators make of them.
+
+An operator is data (policies/operators/*.yaml, kind OperatorType), never code. The files are shipped beside the code in
+a checkout and as gitops/_data/policies inside the wheel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from gitops.manifests.canonical import digest
+from gitops.manifests.reading import read_documents
+from gitops.model.documents import ChildKind, NameLimit, OperatorKind, OperatorType
+from gitops.model.identity import GroupKind, GroupVersionKind
+
+DATA_FOLDER = "_data"
+"""Where the wheel keeps the folders policies/ and repo-template/ of a checkout."""
+
+
+def shipped_folder(name: str) -> Traversable:
+    """A data folder that ships with the product: `policies` or `repo-template`. Raises FileNotFoundError."""
+    package = files("gitops")
+    for candidate in (package / DATA_FOLDER / name, Path(str(package)).parent / name):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError(f"shipped folder {name!r} is in neither the package nor the checkout")
+
+
+def _gvk(kind: OperatorKind | ChildKind) -> GroupVersionKind:
+    return GroupVersionKind(kind.group, kind.version, kind.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRegistry:
+    """Operator types by name, with look-ups by kind. Immutable; `policy_digest` is part of every content key."""
+
+    types: Mapping[str, OperatorType]
+    policy_digest: bytes = field(init=False)
+    _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
+    _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kinds = {_gvk(k): k for t in self.types.values() for k in t.spec.kinds}
+        scopes = {
+            GroupKind(k.group, k.kind): k.scope == "Namespaced"
+            for t in self.types.values()
+            for k in (*t.spec.companions, *t.spec.kinds)
+        }
+        content = {name: t.model_dump(mode="json") for name, t in self.types.items()}
+        object.__setattr__(self, "_kinds", kinds)
+        object.__setattr__(self, "_scopes", scopes)
+        object.__setattr__(self, "policy_digest", digest(content))
+
+    @classmethod
+    def of(cls, types: Iterable[OperatorType]) -> OperatorRegistry:
+        """A registry of these types. Raises ValueError when two share a name or declare one kind."""
+        by_name: dict[str, OperatorType] = {}
+        owner: dict[GroupVersionKind, str] = {}
+        for operator in sorted(types, key=lambda t: t.metadata.name):
+            name = operator.metadata.name
+            if name in by_name:
+                raise ValueError(f"operator type {name!r} is defined twice")
+            by_name[name] = operator
+            for kind in operator.spec.kinds:
+                if (other := owner.setdefault(_gvk(kind), name)) != name:
+                    raise ValueError(f"{_gvk(kind)} belongs to two operator types: {other} and {name}")
+        return cls(by_name)
+
+    @classmethod
+    def load(cls, folder: Traversable) -> OperatorRegistry:
+        """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong."""
+        types = []
+        for file in sorted(folder.iterdir(), key=lambda f: f.name):
+            if not file.name.endswith(".yaml"):
+                continue
+            result = read_documents(file.read_bytes(), file=file.name)
+            if result.findings:
+                raise ValueError("; ".join(map(str, result.findings)))
+            types += [OperatorType.model_validate(document.body) for document in result.documents]
+        return cls.of(types)
+
+    @classmethod
+    def shipped(cls) -> OperatorRegistry:
+        """The operator types that ship with this version (read once per process)."""
+        return _shipped()
+
+    def extended(self, types: Iterable[OperatorType]) -> OperatorRegistry:
+        """This registry and more types (from the daemon's settings; a repository may only narrow)."""
+        return OperatorRegistry.of([*self.types.values(), *types])
+
+    def kind(self, gvk: GroupVersionKind) -> OperatorKind | None:
+        """The operator kind of exactly this group, version and kind; None when no operator type has it."""
+        return self._kinds.get(gvk)
+
+    def namespaced(self, kind: GroupKind) -> bool | None:
+        """Scope of a kind that the registry mentions; None for others."""
+        return self._scopes.get(kind)
+
+    def allowed(self, names: Iterable[str]) -> Mapping[GroupVersionKind, OperatorKind]:
+        """What a function of these operator types may contain: their kinds and companions. Unknown names add nothing."""
+        found = [self.types[name].spec for name in names if name in self.types]
+        return {_gvk(k): k for spec in found for k in (*spec.companions, *spec.kinds)}
+
+    def children_of(self, names: Iterable[str]) -> tuple[ChildKind, ...]:
+        """Kinds that these operators make, sorted, each (kind, selector) once; the strongest role wins."""
+        strength = {"inform": 0, "diagnose": 1, "gate": 2}
+        found: dict[tuple[GroupVersionKind, str], ChildKind] = {}
+        for name in names:
+            for child in self.types[name].spec.children if name in self.types else ():
+                key = (_gvk(child), child.selector)
+                if key not in found or strength[child.role] > strength[found[key].role]:
+                    found[key] = child
+        return tuple(found[key] for key in sorted(found))
+
+    def reserved_prefixes(self) -> tuple[str, ...]:
+        """Metadata prefixes that only operators write, of all types."""
+        return tuple(sorted({p for t in self.types.values() for p in t.spec.reservedMetadataPrefixes}))
+
+    def name_limits(self, kind: GroupKind) -> tuple[NameLimit, ...]:
+        """Limits on the names of an object of this kind."""
+        every = (limit for t in self.types.values() for limit in t.spec.nameLimits)
+        return tuple(limit for limit in every if (limit.group, limit.kind) == (kind.group, kind.kind))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> OperatorRegistry:
+    return OperatorRegistry.load(shipped_folder("policies") / "operators")
