@@ -1,8 +1,8 @@
 """managedFields: who owns which path of a live object, read without a schema.
 
-A `fieldsV1` tree is a set of paths. A child named `f:x` is a field, `k:{…}` an item of a keyed list, `v:…` a member of a
-set, `i:n` an item by position; `.` says that the node itself is in the set, and so does an empty node. Which lists are
-keyed is read off the tree: the only place where the API server tells it (structured-merge-diff, fieldpath/serialize.go).
+A `fieldsV1` tree is a set of paths. A child named `f:x` is a field, `k:{…}` an item of a keyed list, `v:…` a member of
+a set, `i:n` an item by position; `.` says that the node itself is in the set, and so does an empty node. Which lists
+are keyed is read off the tree, the only place where an object tells it (structured-merge-diff, fieldpath/serialize.go).
 
 Pure functions on decoded JSON. `Tree` is the decoded fieldsV1 (or a node of it).
 """
@@ -101,7 +101,7 @@ def tree_of(entry: Mapping[str, Any] | None) -> Tree | None:
 
 
 def digest_of_entry(entry: Mapping[str, Any] | None) -> bytes | None:
-    """16 bytes over version and owned paths of an entry; its time does not count, a write that takes nothing moves it."""
+    """16 bytes over version and owned paths of an entry. Its time does not count."""
     if entry is None:
         return None
     text = _encode((entry.get("apiVersion"), entry.get("fieldsV1")))
@@ -142,7 +142,9 @@ def child(node: Tree, element: Element) -> Tree | None:
     if element.kind is ElementKind.FIELD:
         found = node.get(f"f:{element.value}")
     else:
-        found = next((sub for name, sub in node.items() if name[:1] == element.kind and Element.parse(name) == element), None)
+        found = next(
+            (sub for name, sub in node.items() if name[:1] == element.kind and Element.parse(name) == element), None
+        )
     return found if isinstance(found, dict) else None
 
 
