@@ -79,7 +79,9 @@ class ObjectMemory:
 
     `generation_at` is when this generation was first seen; `inherited` is True when the object was met at this generation
     (so what it was before is not known). `mark` is the operator's last status write as it was when the generation
-    moved: (time text of the managedFields entry, digest of the status); a status that differs from it is newer.
+    was first seen: (time text of the managedFields entry, digest of the status); a status that differs is newer.
+    `confirmed`: a status was accepted as being about this generation; that does not change until the generation does.
+    `holds`: (rule number, since) of matching rules with a hold time.
     """
 
     uid: str
@@ -87,6 +89,7 @@ class ObjectMemory:
     generation_at: float
     inherited: bool
     mark: tuple[str, bytes] = ("", b"")
+    confirmed: bool = False
     holds: tuple[tuple[int, float], ...] = ()
     progressing_at: float | None = None
     ready_generation: int | None = None

@@ -1,0 +1,24 @@
+"""Text from operators made fit for one line of a status file: one line, bounded, no credentials."""
+
+from __future__ import annotations
+
+import re
+
+LIMIT = 300
+
+_SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
+_TOKENS = re.compile(
+    r"\b(?:nvapi-|hf_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|AKIA|eyJ)[A-Za-z0-9_\-.]{8,}"
+    r"|(?<=[?&])(?:sshkey|token|access_token|password)=[^&\s]+"
+    r"|-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)",
+)
+
+
+def one_line(text: object, limit: int = LIMIT) -> str:
+    """`text` on one line of at most `limit` characters; credentials in URLs, tokens and PEM blocks become `***`."""
+    if not isinstance(text, str) or not text:
+        return ""
+    line = _SPACE.sub(" ", text[: limit * 8]).strip()
+    line = _TOKENS.sub("***", _CREDENTIALS.sub("***@", line))
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
