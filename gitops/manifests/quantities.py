@@ -1,0 +1,191 @@
+"""Kubernetes' resource quantities (`500m`, `2Gi`, `1e3`): the text that the API server prints for each, and where in
+an object they stand.
+
+Source of the rules: k8s.io/apimachinery/pkg/api/resource (quantity.go, suffix.go, amount.go). Why we need them:
+built-in kinds come back from the server in this form, custom resources as written; an operator that reads and writes a
+custom resource thereby turns 1 into "1" and takes the field from us. Sending the server's own form leaves it nothing
+to change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+_QUANTITY = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]{1,9})\Z")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BINARY_SUFFIX = ("", *_BINARY)
+_NANO = 10**9
+_MAX = 2**63 - 1  # of the API server's integers: larger binary quantities are capped there, so we don't touch them
+_MAX_EXPONENT = 40  # 1e-9 is the smallest quantity and 2^63 the largest, whatever the digits before the exponent
+
+_Format = Literal["decimal", "exponent", "binary"]
+
+
+class NotAQuantityError(ValueError):
+    """The text is no quantity, or one beyond 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    value: Fraction  # a multiple of 10^-9
+    format: _Format
+    text: str  # what is printed when the server keeps the author's text; else ""
+
+
+def canonical_quantity(value: str | int | float) -> str:
+    """The quantity as the API server prints it after reading it: `1000m` → `1`, `0.5` → `500m`, `1024Mi` → `1Gi`.
+
+    Fractions below 10^-9 are rounded away from zero, as there. Raises NotAQuantityError.
+    """
+    parsed = _parse(value)
+    if parsed.text:
+        return parsed.text
+    if parsed.value == 0:
+        return "0"
+    if parsed.format == "binary" and abs(parsed.value) >= 1024 and parsed.value.denominator == 1:
+        return _print_binary(parsed.value.numerator)
+    return _print_decimal(parsed.value, exponent_form=parsed.format == "exponent")
+
+
+def equal_quantities(a: str | int | float, b: str | int | float) -> bool:
+    """Whether both are quantities of the same size: `1000m` and `1`. False when either is no quantity."""
+    try:
+        return _parse(a).value == _parse(b).value
+    except NotAQuantityError:
+        return False
+
+
+def _parse(value: str | int | float) -> _Parsed:
+    if isinstance(value, bool):
+        raise NotAQuantityError("a boolean is no quantity")
+    text = value if isinstance(value, str) else repr(value)
+    found = _QUANTITY.match(text)
+    if found is None or len(text) > 60:
+        raise NotAQuantityError(f"{text[:60]!r} is no quantity")
+    sign, whole, fraction, only_fraction, suffix = found.groups()
+    whole = (whole or "").lstrip("0") or "0"
+    fraction = fraction or only_fraction or ""
+    format, factor, exponent = _interpret(suffix, text)
+    digits = whole + fraction
+    size = Fraction(int(digits)) * factor / 10 ** len(fraction)
+    nano = size * _NANO
+    size = Fraction(-(-nano.numerator // nano.denominator), _NANO)
+    if size > _MAX:
+        raise NotAQuantityError(f"{text!r} does not fit into 64 bits")
+    if format == "binary":
+        kept = not fraction and _fast_binary(digits, exponent) and int(digits) & 7 != 0
+    else:
+        scale = exponent - len(fraction)
+        kept = len(digits) <= 18 and scale >= -9 and scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    if format == "binary" and 0 < size < 1:
+        format = "decimal"
+    return _Parsed(-size if sign == "-" else size, format, text if kept else "")
+
+
+def _interpret(suffix: str, text: str) -> tuple[_Format, Fraction, int]:
+    """Format, factor and exponent (of 10, or of 2 for binary ones)."""
+    if suffix in _BINARY:
+        return "binary", Fraction(2 ** _BINARY[suffix]), _BINARY[suffix]
+    if suffix in _DECIMAL:
+        exponent = _DECIMAL[suffix]
+        return "decimal", Fraction(10) ** exponent, exponent
+    exponent = int(suffix[1:])
+    if abs(exponent) > _MAX_EXPONENT:
+        raise NotAQuantityError(f"the exponent of {text!r} is out of range")
+    return "exponent", Fraction(10) ** exponent, exponent
+
+
+def _fast_binary(digits: str, exponent: int) -> bool:
+    """Whether ParseQuantity takes its fast path, on which it keeps the author's text when that is canonical."""
+    return 15 - len(digits) - exponent * 3 // 10 - 1 >= 0
+
+
+def _print_binary(value: int) -> str:
+    times = 0
+    while value % 1024 == 0:
+        value //= 1024
+        times += 1
+    return f"{value}{_BINARY_SUFFIX[times]}"
+
+
+def _print_decimal(value: Fraction, *, exponent_form: bool) -> str:
+    mantissa, exponent = int(value * _NANO), -9
+    while mantissa % 10 == 0:
+        mantissa //= 10
+        exponent += 1
+    mantissa, exponent = mantissa * 10 ** (exponent % 3), exponent - exponent % 3
+    if exponent_form:
+        return f"{mantissa}e{exponent}" if exponent else str(mantissa)
+    return f"{mantissa}{_DECIMAL_SUFFIX[exponent]}"
+
+
+# Only maps that are resource lists beyond doubt are touched: a number turned into text where the schema wants a number
+# would be refused by the server.
+_LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead", "podFixed"})
+_LIMIT_RANGE = frozenset({"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"})
+_SINGLE = frozenset({"sizeLimit"})
+_RESOURCE = re.compile(
+    r"(?:(?:requests|limits)\.)?(?:cpu|memory|storage|ephemeral-storage|pods|hugepages-[0-9]+[KMG]i)\Z"
+    r"|[a-z0-9.-]+/[A-Za-z0-9._/-]+\Z"  # extended resources, count/<kind>, <class>.storageclass…
+    r"|(?:services(?:\.loadbalancers|\.nodeports)?|configmaps|secrets|persistentvolumeclaims|replicationcontrollers"
+    r"|resourcequotas)\Z"
+)
+
+
+def canonical_resources(body: Any) -> Any:
+    """The value with canonical quantities; the same value where nothing changes, otherwise copied along the way."""
+    kind = body.get("kind") if isinstance(body, dict) else None
+    return _walk(body, parent="", lists=_LISTS | _LIMIT_RANGE if kind == "LimitRange" else _LISTS)
+
+
+def _walk(value: Any, *, parent: str, lists: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return _walk_map(value, parent=parent, lists=lists)
+    if isinstance(value, list):
+        items = [_walk(item, parent=parent, lists=lists) if isinstance(item, (dict, list)) else item for item in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
+
+
+def _walk_map(value: dict[str, Any], *, parent: str, lists: frozenset[str]) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    for key, child in value.items():
+        after = child
+        if isinstance(child, dict):
+            if key in lists and (parent == "resources" or _is_resource_list(child)):
+                after = _rewrite_list(child)
+            else:
+                after = _walk(child, parent=key, lists=lists)
+        elif isinstance(child, list):
+            after = _walk(child, parent=key, lists=lists)
+        elif key in _SINGLE:
+            after = _rewrite(child)
+        if after is not child:
+            changed[key] = after
+    return {**value, **changed} if changed else value
+
+
+def _is_resource_list(value: dict[str, Any]) -> bool:
+    """Every key is the name of a resource, every value a scalar."""
+    return all(_RESOURCE.match(k) and isinstance(v, (str, int, float)) for k, v in value.items())
+
+
+def _rewrite_list(value: dict[str, Any]) -> dict[str, Any]:
+    """One level of maps below a list belongs to it: Dynamo v1alpha1 has `resources.limits.custom`."""
+    after = {k: _rewrite_list(v) if isinstance(v, dict) else _rewrite(v) for k, v in value.items()}
+    return after if any(after[k] is not value[k] for k in value) else value
+
+
+def _rewrite(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return value
+    try:
+        text = canonical_quantity(value)
+    except NotAQuantityError:
+        return value
+    return value if text == value else text
