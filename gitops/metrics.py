@@ -1,12 +1,13 @@
 """What the daemon counts, for /metrics. docs/metrics.md is generated from the list below.
 
-Labels are names of clusters and fixed words only, never of objects or units: a daemon with ten thousand objects has the
-same few hundred series as one with ten. The registry is the daemon's own, so that two in one process (tests) don't mix.
+Labels are names of clusters and kinds and fixed words, never names of objects or units: a daemon with ten thousand
+objects has the same few hundred series as one with ten. The registry is the daemon's own, so that two in one process
+(tests) don't mix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
@@ -15,8 +16,8 @@ _FAST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
-class Metrics:
-    """Counters of one daemon; every method is cheap (about a microsecond) and safe in any thread."""
+class PrometheusMetrics:
+    """Counters of one daemon (gitops.reconcile.metrics.Metrics); a method takes about a microsecond, in any thread."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
@@ -29,16 +30,11 @@ class Metrics:
             ("cluster", "verb", "code"),
             registry=r,
         )
-        self._applies = Counter(
-            "gitops_applies",
-            "Objects applied, by result: created, changed, unchanged, refused, waiting, failed.",
-            ("cluster", "result"),
-            registry=r,
+        self._applies = Counter("gitops_applies", "Objects applied, by result.", ("cluster", "result"), registry=r)
+        self._prunes = Counter(
+            "gitops_prunes", "Objects deleted because Git no longer has them.", ("cluster",), registry=r
         )
-        self._deletes = Counter(
-            "gitops_deletes", "Objects pruned, by result: deleted, kept, failed.", ("cluster", "result"), registry=r
-        )
-        self._drifts = Counter("gitops_drifts", "Objects found to differ from Git.", ("cluster",), registry=r)
+        self._drifts = Counter("gitops_drifts", "Objects found to differ from Git.", ("cluster", "kind"), registry=r)
         self._repairs = Histogram(
             "gitops_repair_seconds",
             "Seconds from the watch event of a foreign change to the answer of the repairing write.",
@@ -47,27 +43,16 @@ class Metrics:
             registry=r,
         )
         self._fetches = Counter(
-            "gitops_fetches",
-            "Looks at the repository, by result: unchanged, advanced, rewritten, or the class of the error.",
-            ("result",),
-            registry=r,
-        )
-        self._fetch_seconds = Histogram(
-            "gitops_fetch_seconds", "Duration of a look at the repository.", buckets=_SLOW, registry=r
+            "gitops_fetches", "Looks at the repository, by result or class of error.", ("result",), registry=r
         )
         self._compile_seconds = Histogram(
             "gitops_compile_seconds", "Duration of compiling one head.", buckets=_SLOW, registry=r
         )
-        self._findings = Gauge(
-            "gitops_findings", "Findings at the current head, by severity.", ("severity",), registry=r
+        self._errors = Gauge("gitops_findings_errors", "Findings of severity error at the current head.", registry=r)
+        self._pushes = Counter(
+            "gitops_status_pushes", "Pushes to the status branch, by result.", ("result",), registry=r
         )
-        self._commits = Counter(
-            "gitops_status_commits",
-            "Commits to the status branch, by result: pushed, refused, failed.",
-            ("result",),
-            registry=r,
-        )
-        self._units = Gauge("gitops_units", "Units, by cluster and status.", ("cluster", "status"), registry=r)
+        self._units = Gauge("gitops_units", "Units, by cluster and state.", ("cluster", "state"), registry=r)
         self._reachable = Gauge(
             "gitops_cluster_reachable", "1 while the cluster's API server answers, else 0.", ("cluster",), registry=r
         )
@@ -77,7 +62,7 @@ class Metrics:
             ("result",),
             registry=r,
         )
-        self._shown: set[tuple[str, str]] = set()
+        self._shown: dict[str, set[str]] = {}
 
     def api_call(self, cluster: str, verb: str, code: int | None) -> None:
         """One call ended; `verb` as Kubernetes' audit log has it (get, list, watch, patch, …), None = no answer."""
@@ -86,44 +71,40 @@ class Metrics:
     def applied(self, cluster: str, result: str) -> None:
         self._applies.labels(cluster, result).inc()
 
-    def deleted(self, cluster: str, result: str) -> None:
-        self._deletes.labels(cluster, result).inc()
-
-    def drifted(self, cluster: str) -> None:
-        self._drifts.labels(cluster).inc()
+    def drifted(self, cluster: str, kind: str) -> None:
+        self._drifts.labels(cluster, kind).inc()
 
     def repaired(self, cluster: str, seconds: float) -> None:
         self._repairs.labels(cluster).observe(seconds)
 
-    def fetched(self, result: str, seconds: float) -> None:
+    def pruned(self, cluster: str) -> None:
+        self._prunes.labels(cluster).inc()
+
+    def fetched(self, result: str) -> None:
         self._fetches.labels(result).inc()
-        self._fetch_seconds.observe(seconds)
 
-    def compiled(self, seconds: float, findings: Mapping[str, int]) -> None:
-        """One head compiled; `findings` counts by severity."""
+    def compiled(self, seconds: float, errors: int) -> None:
         self._compile_seconds.observe(seconds)
-        for severity in ("error", "warning", "info"):
-            self._findings.labels(severity).set(findings.get(severity, 0))
+        self._errors.set(errors)
 
-    def status_committed(self, result: str) -> None:
-        self._commits.labels(result).inc()
-
-    def units(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """All units now, counted by (cluster, status). Pairs that are gone become 0 once and then vanish."""
-        gone = self._shown - set(counts)
-        for cluster, status in gone:
-            self._units.remove(cluster, status)
-        for (cluster, status), count in counts.items():
-            self._units.labels(cluster, status).set(count)
-        self._shown = set(counts)
+    def status_pushed(self, result: str) -> None:
+        self._pushes.labels(result).inc()
 
     def cluster_reachable(self, cluster: str, reachable: bool) -> None:
         self._reachable.labels(cluster).set(1 if reachable else 0)
 
     def cluster_removed(self, cluster: str) -> None:
-        """The Cluster document is gone: a gauge that says 1 for ever would lie."""
-        if (cluster,) in self._reachable._metrics:
-            self._reachable.remove(cluster)
+        """The Cluster document is gone: a gauge that keeps its last value for ever would lie."""
+        self.units(cluster, {})
+        self._reachable.remove(cluster)
+
+    def units(self, cluster: str, by_state: dict[str, int]) -> None:
+        """All units of a cluster now, counted by state; states that are not named vanish."""
+        for state in self._shown.get(cluster, set()) - set(by_state):
+            self._units.remove(cluster, state)
+        for state, count in by_state.items():
+            self._units.labels(cluster, state).set(count)
+        self._shown[cluster] = set(by_state)
 
     def webhook(self, result: str) -> None:
         self._webhooks.labels(result).inc()

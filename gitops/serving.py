@@ -1,9 +1,9 @@
 """The daemon's HTTP endpoints: /healthz, /readyz, /metrics and the webhook that forges call after a push.
 
-The webhook trusts nobody. Without a secret it does not exist (404). With one, a delivery must carry a right signature
-or token, checked in constant time, over a body that is measured before and while it is read. What the payload says is not
-even parsed: a right delivery asks for one fetch of the one configured repository, so a replayed or foreign payload can
-do no more than a poll does.
+The webhook trusts nobody. Without a secret it does not exist (404). With one, a delivery must carry a right
+signature or token, checked in constant time, over a body that is measured before and while it is read. What the
+payload says is not even parsed: a right delivery asks for one fetch of the one configured repository, so a replayed
+or foreign payload can do no more than a poll does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from gitops.logs import REDACTOR
-from gitops.metrics import Metrics
+from gitops.metrics import PrometheusMetrics
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Webhook:
         *,
         secret_file: Path | None,
         request_fetch: Callable[[], None],
-        metrics: Metrics,
+        metrics: PrometheusMetrics,
         rate: float,
         max_body: int,
         clock: Callable[[], float] = time.monotonic,
@@ -164,7 +164,7 @@ class HttpServer:
         port: int,
         alive: Callable[[], bool],
         readiness: Callable[[], Readiness],
-        metrics: Metrics,
+        metrics: PrometheusMetrics,
         webhook: Webhook,
     ) -> None:
         self._host = host

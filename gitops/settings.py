@@ -32,6 +32,10 @@ _DURATION = re.compile(
 )
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
+_SERVICE_VARIABLE = re.compile(
+    r"_(PORT|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_.*)$"
+)  # Kubernetes, one set per Service
+
 
 class SettingsError(ValueError):
     """What a person got wrong in the settings: one line per mistake, each naming the setting."""
@@ -59,6 +63,7 @@ def _expand(value: object) -> object:
     return Path(value).expanduser() if isinstance(value, str | Path) else value
 
 
+NotNegative = Annotated[float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False)]
 FilePath = Annotated[Path, BeforeValidator(_expand)]
 
 
@@ -76,24 +81,38 @@ class RepositorySettings(Group):
     branch: str = "main"
     """Branch whose head is applied."""
 
-    username: str | None = None
-    """User name for https (most forges take any name beside a token) or ssh. Default: what the URL says, else `git`."""
+    credentials_dir: FilePath | None = None
+    """Folder with the credential files under the names that Kubernetes' Secret types use: `username`, `password` or
+    `token` for https, `ssh-privatekey`, `passphrase` and `known_hosts` for ssh, `ca.crt`. The files below replace
+    single ones. All are read again at every fetch, so a rotated Secret needs no restart."""
+
+    username_file: FilePath | None = None
+    """File with the user name for https."""
 
     password_file: FilePath | None = None
-    """File with the password or access token for https; read again at every fetch, so rotation needs no restart."""
+    """File with the password for https."""
 
-    ssh_key_file: FilePath | None = None
+    token_file: FilePath | None = None
+    """File with an access token for https, instead of user name and password."""
+
+    private_key_file: FilePath | None = None
     """Private key for ssh (OpenSSH or PEM format)."""
 
-    ssh_passphrase_file: FilePath | None = None
-    """File with the passphrase of `repository.ssh_key_file`, when it has one."""
+    passphrase_file: FilePath | None = None
+    """File with the passphrase of the private key, when it has one."""
 
     known_hosts_file: FilePath | None = None
     """Host keys that ssh accepts, as OpenSSH writes them. Needed for ssh: a host that is not in it is refused, because
-    accepting any key would hand the cluster to whoever answers first."""
+    accepting any key would hand the clusters to whoever answers first."""
 
     ca_file: FilePath | None = None
-    """PEM bundle of certificate authorities for https, instead of the system's."""
+    """PEM bundle of certificate authorities for https, added to the system's."""
+
+    allow_http: bool = False
+    """Allow plain http:// to other machines. It sends credentials in clear text; loopback needs no permission."""
+
+    proxy: str | None = None
+    """Proxy for https: a URL, or `env` for the one in the environment. Default: none, whatever the environment says."""
 
     timeout: Seconds = 60.0
     """Seconds after which a fetch or push that makes no progress is given up; the last good head stays."""
@@ -102,7 +121,7 @@ class RepositorySettings(Group):
     @classmethod
     def _no_password_in_url(cls, value: str | None) -> str | None:
         if value is not None and re.match(r"[a-z+]+://[^/@]*:[^/@]*@", value, re.IGNORECASE):
-            raise ValueError("holds a password; put it into a file and name that in repository.password_file")
+            raise ValueError("holds a password; put it into a file, named in repository.token_file or password_file")
         return value
 
 
@@ -151,11 +170,24 @@ class StatusSettings(Group):
 class FuseSettings(Group):
     """Deletions that need a `Gitops-Allow-Prune` trailer in a commit message."""
 
-    count: Annotated[int, Field(ge=0)] = 20
+    count: Annotated[int, Field(ge=0)] = 50
     """Deletions per commit and cluster that go without asking; one more and none happens."""
 
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Largest part of a still declared unit's objects that one commit may delete without asking (0.5 = half)."""
+
+    share_floor: Annotated[int, Field(ge=1)] = 4
+    """Objects that a unit must have for `fuse.share` to count, so that small units can lose one without ceremony."""
+
+
+class FightSettings(Group):
+    """When repair gives way: another writer that keeps undoing it is reported instead of fought for ever."""
+
+    limit: Annotated[float, Field(ge=1)] = 5.0
+    """Repairs of one object in quick succession that make it contested."""
+
+    half_life: Seconds = 60.0
+    """Seconds in which that count halves, so that rare repairs never add up."""
 
 
 class Settings(BaseSettings):
@@ -174,8 +206,8 @@ class Settings(BaseSettings):
     repository: RepositorySettings = RepositorySettings()
 
     path: FilePath | None = None
-    """Folder to apply instead of a Git repository (`gitops run --path`): files are applied as they are saved, and status
-    goes to a folder in `state_dir`, not to Git."""
+    """Folder to apply instead of a Git repository (`gitops run --path`): files are applied as they are saved, and
+    status goes to a folder in `state_dir`, not to Git."""
 
     state_dir: FilePath = Path("~/.local/state/gitops")
     """Folder for the mirror of the repository and other caches. All of it may be lost at any time; keep it on a disk
@@ -185,12 +217,15 @@ class Settings(BaseSettings):
     """Folder of kubeconfig files, one per credential: `dgx-a` or `dgx-a.yaml` for `credentials: dgx-a` in a Cluster
     document. Watched: a changed file is used for the next connection."""
 
-    poll_interval: Seconds = 30.0
+    poll_interval: Seconds = 60.0
     """Seconds between two looks at the repository when no webhook calls. A look costs one small request."""
 
-    audit_interval: Seconds = 12 * 3600.0
-    """Seconds between two slow audits of a cluster: a LIST per kind, compared with what the daemon remembers. Repair
-    does not wait for it; it is the proof that no event was lost."""
+    poll_jitter: NotNegative = 10.0
+    """Seconds by which that varies at random, so that daemons started together do not fetch together."""
+
+    first_contact: Seconds = 5.0
+    """Seconds to wait at start for every cluster to answer: what runs there pins instances to clusters. One that is
+    slow is then left out until it answers, so that it does not keep the others waiting."""
 
     listen: str = "127.0.0.1:8080"
     """Address and port of /healthz, /readyz, /metrics and /webhook. Loopback by default; `0.0.0.0:8080` in a pod. Port
@@ -200,14 +235,15 @@ class Settings(BaseSettings):
     """Name of this process in the Lease that admits one writer per cluster. Default: host name and a random part, new
     at each start. Set it only where names are unique for sure (a StatefulSet's pod name)."""
 
-    lease_duration: Seconds = 15.0
-    """Seconds after which another daemon may take over a cluster from one that stopped renewing its Lease. Short means
-    a fast takeover and more renewals (three per duration)."""
+    parallel_units: Annotated[int, Field(ge=1, le=256)] = 16
+    """Units worked on at the same time per cluster. More than `requests_in_flight`, to fill the gaps between a unit's
+    stages."""
 
-    concurrency: Annotated[int, Field(ge=1, le=64)] = 4
-    """Units worked on at the same time per cluster. An API server is busy with four; more mostly queue there."""
+    requests_in_flight: Annotated[int, Field(ge=1, le=64)] = 8
+    """Requests in flight to one cluster, watches not counted. An API server is busy with four; more mostly queue."""
 
     fuse: FuseSettings = FuseSettings()
+    fights: FightSettings = FightSettings()
     webhook: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     status: StatusSettings = StatusSettings()
@@ -314,7 +350,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             flat[known[variable]] = value
         elif variable.startswith(ENV_PREFIX) and variable != CONFIG_VARIABLE:
             near = difflib.get_close_matches(variable, known, n=1, cutoff=0.87)
-            if near:
+            if near and not _SERVICE_VARIABLE.search(variable):
                 raise SettingsError(f"environment: unknown variable {variable}; did you mean {near[0]}?")
     return _nest(flat)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gitops import documentation  # noqa: E402
+from gitops.cli import documentation  # noqa: E402
 
 
 def main() -> None:

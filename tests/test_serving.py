@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from gitops import serving
-from gitops.metrics import Metrics
+from gitops.metrics import PrometheusMetrics
 from gitops.serving import HttpServer, RateLimit, Readiness, Webhook
 
 SECRET = b"a-long-shared-secret"
@@ -29,7 +29,7 @@ class Daemon:
     fetches: int = 0
     alive: bool = True
     readiness: Readiness = field(default_factory=lambda: Readiness(True, "ready"))
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: PrometheusMetrics = field(default_factory=PrometheusMetrics)
     now: float = 100.0
 
     def request_fetch(self) -> None:

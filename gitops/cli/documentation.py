@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gitops.cli.exits import Exit
-from gitops.metrics import Metrics
+from gitops.metrics import PrometheusMetrics
 from gitops.settings import CONFIG_VARIABLE, ENV_DELIMITER, ENV_PREFIX, Settings
 
 _MADE = "<!-- Made by scripts/generate_docs.py; edit the code it names. -->\n"
@@ -37,9 +37,10 @@ def settings_page() -> str:
         "poll_interval: 1m",
         "```",
         "",
-        f"As a variable: `{ENV_PREFIX}` + the name in capitals, `{ENV_DELIMITER}` for the dot. As a flag: the one named,",
-        "or `--set NAME=VALUE`. Durations are written as `30s`, `1m30s`, `12h`, `500ms` or a number of seconds. Secrets are",
-        "never values: a setting names the file that holds one.",
+        f"As a variable: `{ENV_PREFIX}` and the name in capitals, `{ENV_DELIMITER}` for the dot. As a flag:",
+        "`--set NAME=VALUE`; common ones have flags of their own (`gitops run --help`). Durations are written as",
+        "`30s`, `1m30s`, `12h`, `500ms` or a number of seconds. Secrets are never values: a setting names the file",
+        "that holds one.",
         "",
     ]
     lines += _rows(Settings, "")
@@ -78,13 +79,13 @@ def metrics_page() -> str:
         "# Metrics",
         "",
         _MADE,
-        "At `/metrics`, in Prometheus' text format, beside the usual `process_*` and `python_*`. Histograms have `_bucket`,",
-        "`_sum` and `_count`.",
+        "At `/metrics`, in Prometheus' text format, beside the usual `process_*` and `python_*`. Histograms have",
+        "`_bucket`, `_sum` and `_count`.",
         "",
         "| metric | type | labels | meaning |",
         "|---|---|---|---|",
     ]
-    for name, kind, labels, text in Metrics().described():
+    for name, kind, labels, text in PrometheusMetrics().described():
         lines.append(f"| `{name}` | {kind} | {', '.join(labels) or '–'} | {text} |")
     return "\n".join(lines) + "\n"
 

@@ -1,0 +1,38 @@
+"""Generated pages are up to date and cover everything; documents name only what exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitops.cli import documentation
+from gitops.cli.exits import Exit
+from gitops.metrics import PrometheusMetrics
+from gitops.settings import known_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("name", sorted(documentation.pages()))
+def test_generated_page_is_up_to_date(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert text == documentation.pages()[name], "run: python scripts/generate_docs.py"
+
+
+def test_every_setting_has_a_meaning() -> None:
+    page = documentation.settings_page()
+    for name in known_settings():
+        section = page.partition(f"### {name}\n")[2].partition("\n#")[0]
+        assert "default:" in section, name
+        assert len(section.strip().partition("\n\n")[2]) > 15, name
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    assert all(code.meaning for code in Exit)
+
+
+def test_every_metric_is_described() -> None:
+    described = list(PrometheusMetrics().described())
+    assert len(described) > 10
+    assert all(name.startswith("gitops_") and text for name, _, _, text in described)

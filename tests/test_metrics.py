@@ -1,0 +1,69 @@
+"""The Prometheus side of what the engine counts."""
+
+from __future__ import annotations
+
+import inspect
+
+from prometheus_client import generate_latest
+
+from gitops.metrics import PrometheusMetrics
+from gitops.model.identity import ClusterName
+from gitops.reconcile.metrics import Metrics, NoMetrics
+
+A = ClusterName("dgx-a")
+
+
+def lines(metrics: PrometheusMetrics, name: str) -> list[str]:
+    text = generate_latest(metrics.registry).decode()
+    return sorted(line for line in text.splitlines() if line.startswith(name))
+
+
+def test_engine_can_count_with_it() -> None:
+    def engine(metrics: Metrics) -> None:
+        metrics.applied(A, "created")
+        metrics.drifted(A, "Deployment.apps")
+        metrics.repaired(A, 0.04)
+        metrics.pruned(A)
+        metrics.fetched("advanced")
+        metrics.compiled(0.2, 3)
+        metrics.status_pushed("pushed")
+        metrics.cluster_reachable(A, True)
+
+    metrics = PrometheusMetrics()
+    engine(metrics)
+    engine(NoMetrics())
+    assert lines(metrics, "gitops_drifts_total") == ['gitops_drifts_total{cluster="dgx-a",kind="Deployment.apps"} 1.0']
+    assert lines(metrics, "gitops_findings_errors") == ["gitops_findings_errors 3.0"]
+    assert 'gitops_repair_seconds_bucket{cluster="dgx-a",le="0.05"} 1.0' in lines(metrics, "gitops_repair_seconds")
+    for name, member in inspect.getmembers(Metrics, inspect.isfunction):
+        if not name.startswith("_"):
+            ours = inspect.signature(getattr(PrometheusMetrics, name)).parameters
+            assert list(inspect.signature(member).parameters) == list(ours), name
+
+
+def test_states_that_no_unit_is_in_vanish() -> None:
+    metrics = PrometheusMetrics()
+    metrics.units(A, {"Synced": 2, "Waiting": 1})
+    metrics.units(A, {"Synced": 3})
+    assert lines(metrics, "gitops_units{") == ['gitops_units{cluster="dgx-a",state="Synced"} 3.0']
+
+
+def test_cluster_that_left_git_leaves_no_gauge() -> None:
+    metrics = PrometheusMetrics()
+    metrics.units(A, {"Synced": 2})
+    metrics.cluster_reachable(A, False)
+    assert lines(metrics, "gitops_cluster_reachable{") == ['gitops_cluster_reachable{cluster="dgx-a"} 0.0']
+    metrics.cluster_removed(A)
+    assert lines(metrics, "gitops_cluster_reachable{") == []
+    assert lines(metrics, "gitops_units{") == []
+
+
+def test_two_daemons_in_one_process_count_apart() -> None:
+    one, two = PrometheusMetrics(), PrometheusMetrics()
+    one.api_call("dgx-a", "patch", 200)
+    one.api_call("dgx-a", "get", None)
+    assert lines(one, "gitops_api_calls_total{") == [
+        'gitops_api_calls_total{cluster="dgx-a",code="200",verb="patch"} 1.0',
+        'gitops_api_calls_total{cluster="dgx-a",code="error",verb="get"} 1.0',
+    ]
+    assert lines(two, "gitops_api_calls_total{") == []
