@@ -85,7 +85,7 @@ def test_full_api_runs_pods_and_collects_garbage(full_api: ApiServer, full_names
 
 
 def test_errors_carry_the_servers_words(shared_api: ApiServer) -> None:
-    with pytest.raises(ApiFailure, match="namespaces.*not found") as failure:
+    with pytest.raises(ApiFailure, match=r"namespaces.*not found") as failure:
         shared_api.request("DELETE", "/api/v1/namespaces/nowhere")
     assert failure.value.status == 404
 

@@ -1,4 +1,4 @@
-"""`python -m controlplane_kit build [--if-possible]`: fetch and build the control plane's programs; `where` prints their folder."""
+"""`python -m controlplane_kit build [--if-possible]` builds the control plane; `where` prints the folder it is in."""
 
 import argparse
 import sys

@@ -1,8 +1,8 @@
 """The programs of a control plane: where they are, and how they come to be there.
 
-Order: the folder named by KUBEBUILDER_ASSETS (the usual variable, so a machine with envtest's own download is used as it is),
-then a cache folder keyed by the content of our go.mod files, then a build with Go into that folder. The versions stand in
-tests/controlplane/go/*/go.mod and nowhere else.
+Order: the folder named by KUBEBUILDER_ASSETS (the usual variable, so a machine with envtest's own download is used as
+it is), then a cache folder keyed by the content of our go.mod files, then a build with Go into that folder. The
+versions stand in tests/controlplane/go/*/go.mod and nowhere else.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ _RECIPE = "1"  # raise it when the build flags below change: it is part of the c
 
 
 class BinariesMissing(Exception):
-    """The programs are not on this machine and cannot be built; the message is one sentence that says what would help."""
+    """The programs are not on this machine and cannot be built; the message says what would help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The certificates of one control plane: an authority, the server's, an administrator's, and the key that signs tokens."""
+"""The certificates of one control plane: authority, server, administrator, and the key that signs tokens."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def issue_client(certificates: Certificates, user: str, group: str | None = None) -> tuple[Path, Path]:
-    """Certificate and key for `user` (and one `group`) beside the others; for tests with fewer rights than an administrator's."""
+    """Certificate and key for `user` (and one `group`) beside the others: fewer rights than an administrator's."""
     authority = trustme.CA.from_pem(certificates.authority.read_bytes(), (certificates.folder / "ca.key").read_bytes())
     issued = authority.issue_cert("user.local", common_name=user, organization_name=group)
     paths = (certificates.folder / f"user-{user}.crt", certificates.folder / f"user-{user}.key")

@@ -1,10 +1,11 @@
 """A running API server as tests see it: where it is, how to log in, and a few calls that need no client library.
 
-The calls here are synchronous and open a connection each: simple, safe from any thread, and nothing of the product is involved
-in setting a test's scene or in judging what came of it.
+The calls here are synchronous and open a connection each: simple, safe from any thread, and nothing of the product is
+involved in setting a test's scene or in judging what came of it.
 """
 
 import base64
+import functools
 import http.client
 import json
 import ssl
@@ -12,7 +13,6 @@ import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ class ApiServer:
         query: Mapping[str, str] | None = None,
         timeout: float = 30,
     ) -> Any:
-        """One call as administrator; gives the decoded JSON. `body` is encoded as JSON (which is YAML too, for apply patches).
+        """One call as administrator; gives the decoded JSON. `body` goes as JSON (which is YAML, for apply patches).
 
         Raises ApiFailure for status 400 and above, OSError when the server is not there.
         """
@@ -96,7 +96,7 @@ class ApiServer:
             raise
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
-        """Run kubectl as administrator and give its standard output; raises CalledProcessError with its words otherwise."""
+        """Run kubectl as administrator and give its standard output; raises CalledProcessError with its words."""
         done = subprocess.run(
             [str(self.binaries.path("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments],
             input=stdin,
@@ -118,7 +118,7 @@ class ApiServer:
         return name
 
     def create_crds(self, *paths: Path) -> list[str]:
-        """Apply the CustomResourceDefinitions of YAML files, or of all files in folders, and wait until they are served.
+        """Apply the CustomResourceDefinitions of YAML files, or of all files in folders; wait until they are served.
 
         Other kinds in the files are passed over. Gives the names of the definitions.
         """
@@ -135,7 +135,7 @@ class ApiServer:
             self.request("PATCH", path, body, content_type=APPLY, query=query)
             names.append(name)
         for name in names:
-            self.wait(lambda name=name: self._served(name), f"CustomResourceDefinition {name} to be served")
+            self.wait(functools.partial(self._served, name), f"CustomResourceDefinition {name} to be served")
         return names
 
     def wait(self, condition: Callable[[], Any], what: str, *, timeout: float = 30, pause: float = 0.02) -> Any:
@@ -152,7 +152,7 @@ class ApiServer:
         log = self.folder / "kube-apiserver.log"
         if not log.exists():
             return "(no log)"
-        noted = [line for line in log.read_text(errors="replace").splitlines() if line[:1] in "EFW"]
+        noted = [line for line in log.read_text(errors="replace").splitlines() if _is_complaint(line)]
         return "\n".join(noted[-lines:])
 
     def _served(self, name: str) -> bool:
@@ -168,11 +168,15 @@ class ApiServer:
             if version["served"]
         )
 
-    @cached_property
+    @functools.cached_property
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
         context.load_cert_chain(*self.certificates.admin)
         return context
+
+
+def _is_complaint(line: str) -> bool:
+    return line[:1] in {"E", "F", "W"} and "because it has no resources" not in line
 
 
 def write_kubeconfig(path: Path, *, url: str, authority: Path, client: tuple[Path, Path]) -> Path:

@@ -1,10 +1,11 @@
-"""Start, pause, kill and stop a real control plane on loopback: etcd and kube-apiserver in three seconds, the rest on request.
+"""Start, pause, kill and stop a real control plane on loopback: etcd and kube-apiserver in three seconds, or all of it.
 
-What each part is good for: the API server alone serves apply, drift and prune; controllers add Deployments, Jobs, garbage
-collection, service accounts and the deletion of namespaces; scheduler and kwok nodes add pods that become Ready.
+What each part is good for: the API server alone serves apply, drift and prune; controllers add Deployments, Jobs,
+garbage collection, service accounts and the deletion of namespaces; scheduler and kwok nodes add pods that become
+Ready.
 
-Every process is in a session of its own, so that Ctrl-C in a terminal reaches the test run and not the servers under it; a
-guard process (guard.py) ends them when the owner dies in whatever way.
+Every process is in a session of its own, so that Ctrl-C in a terminal reaches the test run and not the servers under
+it; a guard process (guard.py) ends them when the owner dies in whatever way.
 """
 
 import json
@@ -28,7 +29,13 @@ from controlplane_kit.binaries import Binaries
 from controlplane_kit.certificates import make_certificates
 from controlplane_kit.client import ApiFailure, ApiServer, write_kubeconfig
 
-_OFF = "*,-nodeipam,-node-route-controller,-cloud-node-lifecycle-controller,-service-lb-controller,-node-lifecycle-controller"
+_NODE_CONTROLLERS = (
+    "nodeipam",
+    "node-route-controller",
+    "cloud-node-lifecycle-controller",
+    "node-lifecycle-controller",
+)
+_CONTROLLERS = ",".join(["*", "-service-lb-controller", *(f"-{name}" for name in _NODE_CONTROLLERS)])
 
 
 class StartFailed(Exception):
@@ -38,9 +45,10 @@ class StartFailed(Exception):
 class ControlPlane(ApiServer):
     """One control plane in a folder of its own.
 
-    Use it as a context manager, or call `start()` and `stop()`. `binaries` defaults to what is on this machine, built when
-    missing. `nodes` > 0 starts scheduler and kwok with that many nodes, `gpus` nvidia.com/gpu each, and implies controllers.
-    `owner` is the process whose end ends everything here, by default this one. `api_flags` are added to kube-apiserver's.
+    Use it as a context manager, or call `start()` and `stop()`. `binaries` defaults to what is on this machine, built
+    when missing. `nodes` > 0 starts scheduler and kwok with that many nodes, `gpus` nvidia.com/gpu each, and implies
+    controllers. `owner` is the process whose end ends everything here, by default this one. `api_flags` are added to
+    kube-apiserver's.
     """
 
     def __init__(
@@ -196,7 +204,7 @@ class ControlPlane(ApiServer):
             f"--service-account-private-key-file={self.certificates.tokens[1]}",
             f"--root-ca-file={self.certificates.authority}",
             "--use-service-account-credentials=true",
-            f"--controllers={_OFF}",
+            f"--controllers={_CONTROLLERS}",
             # The defaults (20/s) are for clusters that share an API server with many others.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",

@@ -1,9 +1,10 @@
 """A small process that outlives its owner just long enough to end what the owner started.
 
-A test run may die by SIGKILL or be lost with its terminal; neither atexit nor a signal handler runs then, and PR_SET_PDEATHSIG
-follows the thread that forked instead of the process. So a guard waits on a pidfd of the owner (which cannot be confused by a
-reused pid), and kills the processes whose ids it was told on its standard input, one a line. SIGTERM means "do it now". It
-ends on its own when owner or terminate request came; `stop()` of a control plane ends it first.
+A test run may die by SIGKILL or be lost with its terminal; neither atexit nor a signal handler runs then, and
+PR_SET_PDEATHSIG follows the thread that forked instead of the process. So a guard waits on a pidfd of the owner (which
+cannot be confused by a reused pid), and kills the processes whose ids it was told on its standard input, one a line.
+SIGTERM means "do it now". It ends on its own when owner or terminate request came; `stop()` of a control plane ends it
+first.
 
 Run as a script, without site packages: it starts in 15 ms and holds 8 MB.
 """

@@ -1,20 +1,22 @@
 """pytest fixtures over the kit, and honesty about what a run left out.
 
-One API server serves a whole run, also when xdist splits it over workers: the first worker that needs it starts it under a file
-lock, its guard ends it with the main process. Tests get a namespace each; what is scoped to the cluster they share, so a test
-that lists or deletes such objects, or that kills the server, asks for `private_api`.
+One API server serves a whole run, also when xdist splits it over workers: the first worker that needs it starts it
+under a file lock, its guard ends it with the main process. Tests get a namespace each; what is scoped to the cluster
+they share, so a test that lists or deletes such objects, or that kills the server, asks for `private_api`.
 
 A machine without Go and without KUBEBUILDER_ASSETS passes, and one closing line says what was left out.
 GITOPS_REQUIRE_CONTROLPLANE=1 and GITOPS_REQUIRE_SHARED=1 turn that into failures: CI sets both.
 """
 
+import contextlib
 import fcntl
+import itertools
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import pytest
 
@@ -23,6 +25,8 @@ from controlplane_kit import controlplane
 from controlplane_kit.binaries import Binaries, BinariesMissing
 from controlplane_kit.client import ApiServer
 from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.faultproxy import FaultProxy
+from controlplane_kit.gitserver import GitServer
 
 _SERVERS = {"controlplane_binaries", "shared_api", "full_api", "private_api"}
 _LEFT_OUT = "left out: "
@@ -50,7 +54,7 @@ def controlplane_binaries() -> Binaries:
 
 @pytest.fixture(scope="session")
 def shared_api(controlplane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """etcd and kube-apiserver for the whole run: for apply, watch, drift and prune. No controllers: nothing is collected or run."""
+    """etcd and kube-apiserver for the whole run: for apply, watch, drift, prune. Nothing is collected or run there."""
     yield from _serve("shared", controlplane_binaries, tmp_path_factory)
 
 
@@ -94,6 +98,21 @@ def full_namespace(full_api: ApiServer, request: pytest.FixtureRequest) -> Itera
     full_api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
+@pytest.fixture
+def fault_proxy(tmp_path: Path) -> Iterator[Callable[[ApiServer], FaultProxy]]:
+    """Gives a function that puts a fault proxy before an API server for this test."""
+    with contextlib.ExitStack() as stack:
+        count = itertools.count()
+        yield lambda api: stack.enter_context(FaultProxy(api, tmp_path / f"proxy-{next(count)}"))
+
+
+@pytest.fixture
+def git_http(tmp_path: Path) -> Iterator[GitServer]:
+    """A git server over HTTP without login; for other kinds use GitServer itself."""
+    with GitServer(tmp_path / "git") as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def shared(pytestconfig: pytest.Config) -> Path:
     """The folder with upstream CRDs, samples and recordings: GITOPS_SHARED, else `shared` beside the repository."""
@@ -103,7 +122,7 @@ def shared(pytestconfig: pytest.Config) -> Path:
     return folder
 
 
-def leave_out(what: str, reason: str, required_by: str) -> Any:
+def leave_out(what: str, reason: str, required_by: str) -> NoReturn:
     """Skip the running test loudly, or fail it when the environment variable `required_by` demands this suite."""
     if os.environ.get(required_by) == "1":
         pytest.fail(f"{what} is required ({required_by}=1): {reason}", pytrace=False)
