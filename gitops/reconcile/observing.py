@@ -1,0 +1,85 @@
+"""What an event about one of our objects means. Microseconds when nothing of ours moved; a comparison otherwise.
+
+Pure apart from the record it updates: no calls, no clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops.cluster import fields
+from gitops.cluster.fields import Comparison
+from gitops.plan.units import DesiredObject
+from gitops.reconcile.state import ObjectRecord
+
+
+class Sighting(enum.Enum):
+    STALE = "stale"  # older than what is known: an event that was overtaken
+    QUIET = "quiet"  # nothing of ours moved
+    SETTLED = "settled"  # it is as declared, and was not known to be
+    DRIFTED = "drifted"  # it was as declared once, and no longer is
+    LOST = "lost"  # values are right, ownership is not: applied again silently
+    DIFFERS = "differs"  # not as declared, and not known ever to have been: the plan decides
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    sighting: Sighting
+    comparison: Comparison | None = None
+
+
+def observe(
+    record: ObjectRecord, desired: DesiredObject, live: Mapping[str, Any], *, manager: str, content_applied: bool
+) -> Observation:
+    """Fold a live object into its record.
+
+    `content_applied`: the parent says that this very content was applied completely before, so what differs at first
+    sight is drift that happened while nobody watched, not a change in Git.
+    """
+    body = desired.body
+    print_ = fields.fingerprint(body, live, manager)
+    if _overtaken(record, print_.uid, print_.resource_version):
+        return Observation(Sighting.STALE)
+    same_object = record.uid == print_.uid
+    first = not same_object
+    unmoved = same_object and (record.entry, record.values) == (print_.entry_digest, print_.values_digest)
+    record.uid, record.resource_version = print_.uid, print_.resource_version
+    record.generation = print_.generation or 0
+    record.deleting = bool(live.get("metadata", {}).get("deletionTimestamp"))
+    record.entry, record.values = print_.entry_digest, print_.values_digest
+    if unmoved:
+        return Observation(Sighting.QUIET)
+    if first:
+        record.applied = record.last_desired = b""
+        record.mark, record.overridden = None, ()
+    return _compared(record, desired, fields.compare(body, live, manager), content_applied=content_applied, first=first)
+
+
+def _compared(
+    record: ObjectRecord, desired: DesiredObject, comparison: Comparison, *, content_applied: bool, first: bool
+) -> Observation:
+    was_applied = record.last_desired == desired.digest or (first and content_applied)
+    if comparison.in_sync or (was_applied and comparison.in_sync_as_applied):
+        record.applied = record.last_desired = desired.digest
+        return Observation(Sighting.SETTLED, comparison)
+    if not was_applied:
+        return Observation(Sighting.DIFFERS, comparison)
+    record.last_desired = desired.digest
+    overridden = set(record.overridden)
+    real = [d for d in comparison.differences if d.pointer not in overridden]
+    if not real and overridden and not (comparison.lost or comparison.extra):
+        record.applied = desired.digest  # what admission made of our apply is the baseline
+        return Observation(Sighting.QUIET, comparison)
+    record.applied = b""
+    return Observation(Sighting.DRIFTED if real else Sighting.LOST, comparison)
+
+
+def _overtaken(record: ObjectRecord, uid: str, version: str) -> bool:
+    """Whether the event is older than what a write of ours already answered. resourceVersions of one object are
+    comparable numbers (KEP-5504, "Comparable Resource Version"); where they are not numbers, nothing is overtaken."""
+    if record.uid != uid or not (record.resource_version.isdecimal() and version.isdecimal()):
+        return False
+    return int(version) < int(record.resource_version)

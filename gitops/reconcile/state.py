@@ -1,0 +1,140 @@
+"""What the engine knows of one cluster, and nothing more: small records, never live objects.
+
+One owner each: the cluster worker changes `desired` and `records`, the unit's own work (and the watch between two runs
+of it) changes its object records. Everything is on one event loop, so there are no locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey, WorkloadRef
+from gitops.plan.parents import ParentRecord
+from gitops.plan.planning import Observed
+from gitops.plan.pruning import Consent
+from gitops.plan.units import DesiredObject, Unit
+from gitops.readiness.statuses import AppliedMark, ObjectMemory, ObjectStatus
+from gitops.reconcile.fights import Heat
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.report.drift import DriftRecord
+
+
+def field_manager(reconciler: ReconcilerName) -> str:
+    """The field manager of every apply: unusual and one per reconciler, so that no other client shares it."""
+    return f"gitops-{reconciler}"
+
+
+@dataclass(slots=True)
+class ObjectRecord:
+    """What is kept of one live object that a unit declares."""
+
+    ref: ObjectRef
+    gvk: GroupVersionKind
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    entry: bytes | None = None  # digest of our managedFields entry
+    values: bytes = b""  # digest of the owned values
+    applied: bytes = b""  # digest of the desired object that it satisfies
+    last_desired: bytes = b""  # digest of the desired object last compared or applied
+    deleting: bool = False
+    in_flight: bool = False  # our own write is under way: events wait in `pending`
+    pending: Mapping[str, Any] | None = None
+    mark: AppliedMark | None = None
+    memory: ObjectMemory | None = None
+    status: ObjectStatus | None = None
+    overridden: tuple[str, ...] = ()  # paths that admission changed in our last apply
+    drifted_at: float | None = None  # when the drift that is being repaired was seen
+    heat: Heat = field(default_factory=Heat)
+
+    def observed(self) -> Observed:
+        return Observed(self.uid, self.applied, self.last_desired, self.deleting)
+
+
+@dataclass(slots=True)
+class UnitState:
+    """Where one unit stands. `drifts` are the newest drift records, oldest first, bounded."""
+
+    key: UnitKey
+    outcome: UnitOutcome = field(default_factory=lambda: UnitOutcome(SyncState.PENDING, "not looked at yet"))
+    attempts: int = 0
+    drifts: list[DriftRecord] = field(default_factory=list)
+    fused: str = ""  # the sentence of a blown fuse; deletions wait for consent
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a head means for one cluster: its units, and which others may be removed."""
+
+    commit: Commit
+    units: Mapping[UnitKey, Unit]
+    held: frozenset[WorkloadRef]
+    complete: bool
+    consent: Consent
+
+    def may_remove(self, key: UnitKey) -> bool:
+        """A unit that is not in `units` may go only when the compile could have seen it (I1)."""
+        return self.complete and key not in self.units and key.workload not in self.held
+
+
+class ClusterState:
+    """Desired and live facts of one cluster, with the indexes between them."""
+
+    def __init__(self, name: ClusterName, reconciler: ReconcilerName) -> None:
+        self.name = name
+        self.reconciler = reconciler
+        self.manager = field_manager(reconciler)
+        self.assignment: Assignment | None = None
+        self.parents: dict[UnitKey, ParentRecord] = {}
+        self.objects: dict[ObjectRef, ObjectRecord] = {}
+        self.units: dict[UnitKey, UnitState] = {}
+        self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
+
+    def assign(self, assignment: Assignment) -> list[UnitKey]:
+        """Take a new assignment; returns the units that have something to look at."""
+        before = {} if self.assignment is None else self.assignment.units
+        self.assignment = assignment
+        self._declared = {o.ref: (u.key, o) for u in assignment.units.values() for o in u.objects}
+        changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
+        gone = [k for k in self.parents if k not in assignment.units]
+        for key in (*assignment.units, *self.parents):
+            self.units.setdefault(key, UnitState(key))
+        return changed + gone
+
+    def unit(self, key: UnitKey) -> Unit | None:
+        return None if self.assignment is None else self.assignment.units.get(key)
+
+    def declared(self, ref: ObjectRef) -> tuple[UnitKey, DesiredObject] | None:
+        return self._declared.get(ref)
+
+    def declared_by_others(self, key: UnitKey) -> set[ObjectRef]:
+        """Objects that units other than this one declare or have: never pruned on its behalf."""
+        declared = {ref for ref, (owner, _) in self._declared.items() if owner != key}
+        return declared | {m.ref for k, r in self.parents.items() if k != key for m in r.members}
+
+    def kinds(self) -> set[GroupVersionKind]:
+        """Every kind that is enforced here, at the version it is applied at."""
+        return {o.gvk for _, o in self._declared.values()}
+
+    def record(self, desired: DesiredObject) -> ObjectRecord:
+        """The record of a declared object, made when there is none."""
+        known = self.objects.get(desired.ref)
+        if known is None:
+            known = self.objects[desired.ref] = ObjectRecord(desired.ref, desired.gvk)
+        return known
+
+    def observed(self, objects: Iterable[DesiredObject]) -> dict[ObjectRef, Observed]:
+        """What is known of these objects; one without a uid is not known to exist."""
+        records = ((o.ref, self.objects.get(o.ref)) for o in objects)
+        return {ref: record.observed() for ref, record in records if record is not None and record.uid}
+
+    def removable(self) -> Iterator[UnitKey]:
+        """Units that have a parent here, and whose declaration left Git."""
+        if self.assignment is not None:
+            yield from (k for k in self.parents if self.assignment.may_remove(k))
+
+
+def _differs(old: Unit | None, new: Unit) -> bool:
+    return old is None or old.content_key != new.content_key or old.mode is not new.mode

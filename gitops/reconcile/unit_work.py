@@ -1,0 +1,324 @@
+"""Doing what a unit's plan says: parent, dry-run, applies by stage, prunes, parent again.
+
+Runs in the unit's own serial queue, so nothing else writes its objects meanwhile. Every attempt reads desired and
+observed anew; an interrupted one leaves a parent that names whatever may have been created.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from gitops.cluster.adopting import folded_managers, foreign_owner
+from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
+from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.parents import PREFLIGHT_NAMESPACE, ParentStore
+from gitops.model.identity import ObjectRef, UnitKey
+from gitops.plan.parents import ParentRecord, applyset_id, parent_name
+from gitops.plan.planning import Apply, Reason, UnitPlan, plan_removal, plan_unit, settled_members
+from gitops.plan.units import DesiredObject, Mode, Unit
+from gitops.reconcile.metrics import Metrics
+from gitops.reconcile.options import EngineOptions
+from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
+from gitops.reconcile.pruning import Pruner, PruneReport
+from gitops.reconcile.state import ClusterState, ObjectRecord
+
+_log = logging.getLogger(__name__)
+
+STATE_OF: dict[ErrorClass, SyncState] = {
+    ErrorClass.DENIED: SyncState.REFUSED,
+    ErrorClass.REFUSED: SyncState.REFUSED,
+    ErrorClass.FORBIDDEN: SyncState.REFUSED,
+    ErrorClass.WAITING: SyncState.WAITING,
+    ErrorClass.BLOCKED: SyncState.BLOCKED,
+}
+"""What a class of API error makes of the unit; every other class is retried."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What happened so far in one attempt."""
+
+    unit: Unit
+    problems: list[ObjectProblem] = field(default_factory=list)
+    errors: list[ApiError] = field(default_factory=list)
+    stopped: set[int] = field(default_factory=set)  # components with a failed object
+    applied: int = 0
+    repaired: int = 0
+    look_again: bool = False
+
+    def fail(self, desired: DesiredObject, error: ApiError) -> None:
+        self.stopped.add(desired.component)
+        self.errors.append(error)
+        self.problems.append(ObjectProblem(desired.ref, STATE_OF.get(error.cls, SyncState.RETRYING), str(error)))
+
+    def refuse(self, desired: DesiredObject, message: str) -> None:
+        self.stopped.add(desired.component)
+        self.problems.append(ObjectProblem(desired.ref, SyncState.REFUSED, message))
+
+
+class UnitWork:
+    """Executes units of one cluster. `absorb` takes a successful apply's answer into the object's record;
+    `may_write` is False as soon as another daemon may be writing."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        applier: Applier,
+        parents: ParentStore,
+        pruner: Pruner,
+        options: EngineOptions,
+        metrics: Metrics,
+        absorb: Callable[[DesiredObject, ObjectRecord, ApplyOutcome], None],
+        may_write: Callable[[], bool],
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._state = state
+        self._applier = applier
+        self._parents = parents
+        self._pruner = pruner
+        self._options = options
+        self._metrics = metrics
+        self._absorb = absorb
+        self._may_write = may_write
+        self._clock = clock
+        self._rng = rng
+
+    async def run(self, key: UnitKey) -> UnitOutcome:
+        """One attempt at the unit. Expected failures are in the outcome; what is raised is a defect."""
+        unit, record = self._state.unit(key), self._state.parents.get(key)
+        if not self._may_write():
+            return UnitOutcome(SyncState.PENDING, "another daemon holds the Lease")
+        if unit is not None:
+            return await self._enforce(unit, record)
+        if record is None:
+            return UnitOutcome(SyncState.REMOVED, "removed")
+        if self._state.assignment is not None and self._state.assignment.may_remove(key):
+            return await self._remove(record)
+        return UnitOutcome(SyncState.HELD, "has errors at the head; nothing is changed")
+
+    # -- a declared unit ---------------------------------------------------------------------------------------------
+
+    async def _enforce(self, unit: Unit, record: ParentRecord | None) -> UnitOutcome:
+        unit_state = self._state.units[unit.key]
+        observed = self._state.observed(unit.objects)
+        plan = plan_unit(unit, record=record, observed=observed, may_prune=not unit_state.fused)
+        run = _Run(unit)
+        steps = self._uncontested(plan, run)
+        if plan.write_ahead is not None:
+            stored = await self._parents.write(self._named(plan, unit))
+            if isinstance(stored, ApiError):
+                return self._no_parent(unit_state.attempts, stored)
+            plan = replace(plan, record=self._keep(stored))
+        await self._preflight(run, steps)
+        for _, stage in itertools.groupby(steps, key=lambda step: step.object.stage):
+            await asyncio.gather(*(self._apply(run, step) for step in stage))
+        pruned = PruneReport()
+        if plan.prune and not run.problems and self._may_write():
+            pruned = await self._prune(unit.key, plan)
+        return await self._settle(unit, plan, run, pruned)
+
+    def _uncontested(self, plan: UnitPlan, run: _Run) -> list[Apply]:
+        """The applies without repairs of objects that another writer keeps undoing."""
+        steps: list[Apply] = []
+        for step in plan.applies:
+            record = self._state.objects.get(step.object.ref)
+            pause = 0.0
+            if step.reason is Reason.DRIFT and record is not None:
+                pause = record.heat.contested_for(self._clock(), self._options.fights)
+            if pause > 0:
+                sentence = f"another writer keeps undoing our repair; left alone for {pause:.0f} s"
+                run.problems.append(ObjectProblem(step.object.ref, SyncState.CONTESTED, sentence))
+                run.errors.append(ApiError(ErrorClass.RETRY, message=sentence, retry_after=pause))
+            else:
+                steps.append(step)
+        return steps
+
+    def _named(self, plan: UnitPlan, unit: Unit) -> ParentRecord:
+        members = plan.write_ahead or plan.record.members
+        return replace(plan.record, members=members, namespace=unit.namespace, version=unit.version)
+
+    def _keep(self, record: ParentRecord) -> ParentRecord:
+        self._state.parents[record.unit] = record
+        return record
+
+    async def _preflight(self, run: _Run, steps: list[Apply]) -> None:
+        """Dry-run what Git changed, all at once: a refused object stops its component before anything is written."""
+        fresh = {
+            s.object.ref.name
+            for s in steps
+            if s.object.gvk.kind == "Namespace"
+            and s.reason is not Reason.DRIFT
+            and s.object.ref not in self._state.objects
+        }
+        checks = [self._check(run, s, in_new_namespace=s.object.ref.namespace in fresh) for s in steps if s.preflight]
+        await asyncio.gather(*checks)
+
+    async def _check(self, run: _Run, step: Apply, *, in_new_namespace: bool) -> None:
+        desired = step.object
+        outcome = await self._applier.apply(
+            desired, dry_run=True, namespace=PREFLIGHT_NAMESPACE if in_new_namespace else None
+        )
+        error = outcome.error
+        if error is None:
+            if step.reason is Reason.CREATE and outcome.result is not ApplyResult.CREATED and not in_new_namespace:
+                await self._take_over(run, desired)
+        elif error.cls is ErrorClass.WAITING or error.dry_run_unsupported:
+            return  # what it waits for may be in this very unit: the apply in its stage decides
+        else:
+            run.fail(desired, error)
+
+    async def _take_over(self, run: _Run, desired: DesiredObject) -> None:
+        """The object exists without our label: somebody made it by other means. Taken over once, or refused."""
+        live = await self._applier.get(desired.gvk, desired.ref)
+        if live is None:
+            return
+        if isinstance(live, ApiError):
+            run.fail(desired, live)
+            return
+        owner = foreign_owner(live, reconciler=self._state.reconciler, applyset=applyset_id(parent_name(run.unit.key)))
+        if owner is not None:
+            run.refuse(desired, f"it exists and {owner} declares it")
+            return
+        folded = folded_managers(live)
+        outcome = await self._applier.adopt(desired.gvk, desired.ref, live)
+        if outcome.error is not None:
+            run.fail(desired, outcome.error)
+            return
+        _log.info("adopted %s, made by %s", desired.ref, ", ".join(folded) or "unknown means")
+
+    async def _apply(self, run: _Run, step: Apply) -> None:
+        desired = step.object
+        if desired.component in run.stopped or run.look_again or not self._may_write():
+            return
+        record = self._state.record(desired)
+        record.in_flight = True
+        try:
+            outcome = await self._applier.apply(desired, uid=step.uid or None)
+        finally:
+            record.in_flight = False
+        self._metrics.applied(self._state.name, str(outcome.result))
+        if outcome.error is None:
+            run.applied += 1
+            if step.reason is Reason.DRIFT:
+                run.repaired += 1
+                record.heat = record.heat.heated(self._clock(), self._options.fights)
+                if record.drifted_at is not None:
+                    self._metrics.repaired(self._state.name, self._clock() - record.drifted_at)
+            record.drifted_at = None
+            if (
+                desired.gvk.kind == "Namespace"
+                and step.reason is Reason.CREATE
+                and outcome.result is not ApplyResult.CREATED
+            ):
+                run.look_again = True  # it existed unseen: what is in it must be checked where it is
+            self._absorb(desired, record, outcome)
+        elif outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and step.uid:
+            # Gone or replaced since it was observed; a repair never re-creates blindly.
+            self._state.objects.pop(desired.ref, None)
+            run.fail(desired, outcome.error)
+        else:
+            self._absorb(desired, record, outcome)
+            run.fail(desired, outcome.error)
+
+    async def _prune(self, key: UnitKey, plan: UnitPlan) -> PruneReport:
+        uids = {r.uid for r in self._state.objects.values() if r.uid}
+        return await self._pruner.prune(
+            key, plan.prune, declared=self._state.declared_by_others(key), applied_uids=uids, record=plan.record
+        )
+
+    async def _settle(self, unit: Unit, plan: UnitPlan, run: _Run, pruned: PruneReport) -> UnitOutcome:
+        """Write the parent when what it says changed; then say how the unit stands."""
+        unit_state = self._state.units[unit.key]
+        done = not run.problems and not run.look_again and not plan.suppressed and not unit_state.fused
+        uids = {o.ref: r.uid for o in unit.objects if (r := self._state.objects.get(o.ref)) is not None}
+        settled = replace(
+            plan.record,
+            members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
+            namespace=unit.namespace,
+            version=unit.version,
+        )
+        if done and pruned.complete and plan.record.content_key != unit.content_key:
+            settled = replace(settled, content_key=unit.content_key, commit=unit.commit)
+        if settled != plan.record and unit.mode is not Mode.PAUSED and self._may_write():
+            stored = await self._parents.write(settled)
+            if isinstance(stored, ApiError):
+                return self._no_parent(unit_state.attempts, stored)
+            self._keep(stored)
+        return self._outcome(unit, plan, run, pruned)
+
+    def _outcome(self, unit: Unit, plan: UnitPlan, run: _Run, pruned: PruneReport) -> UnitOutcome:
+        unit_state = self._state.units[unit.key]
+        problems = (*run.problems, *pruned.problems)
+        state = worst(problems)
+        retry = self._retry(unit_state.attempts + 1, (*run.errors, *pruned.errors))
+        if run.look_again:
+            retry = 0.0
+        previews = tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed)
+        counts = {"applied": run.applied, "repaired": run.repaired, "pruned": len(pruned.deleted), "previews": previews}
+        if unit_state.fused:
+            return UnitOutcome(SyncState.FUSED, unit_state.fused, tuple(problems), retry, **counts)  # type: ignore[arg-type]
+        if state is not None:
+            return UnitOutcome(state, _sentence(problems, state), tuple(problems), retry, **counts)  # type: ignore[arg-type]
+        if plan.suppressed:
+            what = f"{len(plan.suppressed)} objects differ; mode {unit.mode} changes nothing"
+            return UnitOutcome(SyncState.PAUSED, what, (), retry, **counts)  # type: ignore[arg-type]
+        if not pruned.complete:
+            return UnitOutcome(SyncState.REMOVING, pruned.sentence, (), pruned.retry_after, **counts)  # type: ignore[arg-type]
+        return UnitOutcome(SyncState.SYNCED, "as declared", (), retry, **counts)  # type: ignore[arg-type]
+
+    # -- a unit that left Git ----------------------------------------------------------------------------------------
+
+    async def _remove(self, record: ParentRecord) -> UnitOutcome:
+        unit_state = self._state.units[record.unit]
+        if unit_state.fused:
+            return UnitOutcome(SyncState.FUSED, unit_state.fused)
+        report = await self._prune(record.unit, plan_removal(record))
+        members = settled_members(record, None, uids={}, pruned=report.done)
+        for ref in report.done:
+            self._state.objects.pop(ref, None)
+        if not members:
+            error = await self._parents.delete(record)
+            if error is not None:
+                return self._no_parent(unit_state.attempts, error)
+            self._state.parents.pop(record.unit, None)
+            return UnitOutcome(SyncState.REMOVED, "removed", pruned=len(report.deleted))
+        if members != record.members:
+            stored = await self._parents.write(replace(record, members=members))
+            if isinstance(stored, ApiError):
+                return self._no_parent(unit_state.attempts, stored)
+            self._keep(stored)
+        retry = (
+            report.retry_after
+            if report.retry_after is not None
+            else self._retry(unit_state.attempts + 1, report.errors)
+        )
+        state = SyncState.RETAINED if report.complete else SyncState.REMOVING
+        return UnitOutcome(state, report.sentence, report.problems, retry, pruned=len(report.deleted))
+
+    # -- failing -----------------------------------------------------------------------------------------------------
+
+    def _no_parent(self, attempts: int, error: ApiError) -> UnitOutcome:
+        state = STATE_OF.get(error.cls, SyncState.RETRYING)
+        return UnitOutcome(
+            state, f"the parent cannot be written: {error}", retry_after=self._retry(attempts + 1, [error])
+        )
+
+    def _retry(self, attempt: int, errors: Iterable[ApiError]) -> float | None:
+        return min((error.wait(attempt, self._rng) for error in errors), default=None)
+
+
+def _sentence(problems: Iterable[ObjectProblem], state: SyncState) -> str:
+    of_state = [p for p in problems if p.state is state]
+    more = f" (and {len(of_state) - 1} more)" if len(of_state) > 1 else ""
+    return f"{of_state[0].object}: {of_state[0].message}{more}"
+
+
+def problem_refs(outcome: UnitOutcome) -> frozenset[ObjectRef]:
+    return frozenset(p.object for p in outcome.problems)
