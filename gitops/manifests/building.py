@@ -73,6 +73,12 @@ class _Anchor:
     height: int  # levels of containers below it
 
 
+def line_of(event: Any) -> int:
+    """Line of an event, from 1."""
+    line: int = event.start_mark.line + 1
+    return line
+
+
 class DocumentBuilder:
     """Builds one document. `lost` tells afterwards that an error was found, so that the value must not be used."""
 
@@ -95,7 +101,7 @@ class DocumentBuilder:
 
     def build(self, event: Any) -> Any:
         """The value that starts with the event. Raises UnreadableError, and yaml.YAMLError for bad syntax."""
-        self.line = event.start_mark.line + 1
+        self.line = line_of(event)
         value = self._node(event, ROOT, self.line)
         self._check_alias_share()
         return value
@@ -207,7 +213,7 @@ class DocumentBuilder:
 
     def _key(self, event: Any, line: int) -> str:
         if type(event) is AliasEvent:
-            found = self._anchors.get(event.anchor)
+            found = self._anchors.get(str(event.anchor))
             if found is not None and isinstance(found.value, str):
                 return found.value
             self._error(codes.COMPLEX_KEY, f"the alias *{event.anchor} is used as a key but is not text", line)

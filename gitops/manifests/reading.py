@@ -16,7 +16,7 @@ from yaml import CSafeLoader, YAMLError
 from yaml.events import DocumentStartEvent, StreamEndEvent
 
 from gitops.manifests import codes, encoding, lists
-from gitops.manifests.building import DEFAULT_LIMITS, DocumentBuilder, FileState, Limits, UnreadableError
+from gitops.manifests.building import DEFAULT_LIMITS, DocumentBuilder, FileState, Limits, UnreadableError, line_of
 from gitops.manifests.lines import NO_TEXTS, LineMap, pack
 from gitops.model.findings import Finding
 
@@ -82,7 +82,7 @@ def _documents(text: str, state: FileState) -> Iterator[tuple[list[RawDocument] 
                 state.add(
                     codes.DIRECTIVE,
                     f"document {index}: the %YAML directive has no effect",
-                    line=event.start_mark.line + 1,
+                    line=line_of(event),
                 )
             builder = DocumentBuilder(state, loader.get_event, index)
             body = builder.build(loader.get_event())

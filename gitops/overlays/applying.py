@@ -43,6 +43,7 @@ class Override:
     after: Any  # ABSENT when removed
     before_origin: Origin
     after_origin: Origin
+    over_overlay: bool = False  # the value before came from an earlier patch
 
     @property
     def removed(self) -> bool:
@@ -93,6 +94,7 @@ class _Merging:
         self.entries: dict[int, Origin] = {}
         self.texts: dict[int, str] = {}
         self.overridden: list[Override] = []
+        self._from_patches: set[Origin] = set()
         _Graft(provenance, self.entries, self.texts).below(body, provenance.root, ROOT)
 
     def provenance(self) -> Provenance:
@@ -140,7 +142,9 @@ class _Merging:
                 after = target[key] = copy_json(value)
                 self._graft.below(after, there, here)
             if before is not ABSENT and (after is ABSENT or not same_json(before, after)):
-                self.overridden.append(Override(below, before, after, before_origin, after_origin))
+                again = before_origin in self._from_patches
+                self.overridden.append(Override(below, before, after, before_origin, after_origin, again))
+            self._from_patches.add(after_origin)
 
     def _forget(self, value: Any, at: int) -> None:
         """Drop what is known of a value that is replaced, down to its leaves."""

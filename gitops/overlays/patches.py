@@ -1,0 +1,152 @@
+"""Patches before they are merged: which object they are for, and what none of them may do.
+
+Checked once for each patch, not for each unit: nothing here depends on the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gitops.manifests.lines import Path
+from gitops.manifests.reading import RawDocument
+from gitops.model.catalogue import finding
+from gitops.model.findings import Finding
+from gitops.overlays import codes
+from gitops.overlays.applying import PatchSource
+from gitops.overlays.provenance import Provenance
+
+RESERVED_PREFIXES = ("gitops/", "applyset.kubernetes.io/")
+"""Labels and annotations by which the daemon tells what is its own."""
+
+_DIRECTIVES = frozenset({"$patch", "$retainKeys"})
+_DIRECTIVE_PREFIXES = ("$setElementOrder/", "$deleteFromPrimitiveList/")
+
+_OWNERSHIP = frozenset(
+    {
+        "finalizers",
+        "ownerReferences",
+        "managedFields",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "selfLink",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """The one base object a patch is for: exact, no patterns. `namespace` "" means the target does not say."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def matches(self, body: dict[str, Any]) -> bool:
+        metadata = body.get("metadata")
+        if not isinstance(metadata, dict):
+            return False
+        return (
+            body.get("apiVersion") == self.api_version
+            and body.get("kind") == self.kind
+            and metadata.get("name") == self.name
+            and (not self.namespace or metadata.get("namespace") == self.namespace)
+        )
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.api_version} {self.kind} {place}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchFile:
+    """A patch document taken apart. `target` is None when it names none (then there is a finding)."""
+
+    target: Target | None
+    source: PatchSource
+    findings: tuple[Finding, ...]
+
+
+def read_patch(document: RawDocument) -> PatchFile:
+    """A document of a patch file: apiVersion, kind, metadata.name and namespace are its target, the rest the patch."""
+    provenance = Provenance.of_document(document)
+    body = document.body if isinstance(document.body, dict) else {}
+    metadata = body.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    names = (body.get("apiVersion"), body.get("kind"), metadata.get("name"), metadata.get("namespace", ""))
+    texts = tuple(n for n in names if isinstance(n, str))
+    patch = {k: v for k, v in body.items() if k not in ("apiVersion", "kind")}
+    if isinstance(patch.get("metadata"), dict):
+        patch["metadata"] = {k: v for k, v in metadata.items() if k not in ("name", "namespace")}
+        if not patch["metadata"]:
+            del patch["metadata"]
+    source = PatchSource(patch, provenance)
+    if len(texts) < 4 or not all(texts[:3]):
+        message = f"document {document.index} does not name its target"
+        return PatchFile(None, source, (finding(codes.NOT_A_PATCH, message, provenance.origin_of(())),))
+    target = Target(*texts)
+    return PatchFile(target, source, check_patch(source, target))
+
+
+def check_patch(source: PatchSource, target: Target) -> tuple[Finding, ...]:
+    """What the patch must not do. An identity that repeats the target's is let through: merging it changes nothing."""
+    findings = [
+        finding(code, f"patch of {target}: {message}", source.provenance.origin_of(path), path=path)
+        for code, path, message in _problems(source.patch, target)
+    ]
+    if not source.patch:
+        findings.append(finding(codes.EMPTY_PATCH, f"patch of {target} is empty", source.provenance.origin_of(())))
+    return tuple(findings)
+
+
+def _problems(patch: dict[str, Any], target: Target) -> Iterator[tuple[str, Path, str]]:
+    same = {"apiVersion": target.api_version, "kind": target.kind}
+    for key, expected in same.items():
+        if key in patch and patch[key] != expected:
+            yield codes.IDENTITY, (key,), f"sets {key}"
+    if "metadata" in patch:
+        metadata = patch["metadata"]
+        if not isinstance(metadata, dict):
+            yield codes.IDENTITY, ("metadata",), "replaces metadata as a whole"
+        else:
+            yield from _metadata_problems(metadata, target)
+    yield from _walk(patch, ())
+
+
+def _metadata_problems(metadata: dict[str, Any], target: Target) -> Iterator[tuple[str, Path, str]]:
+    for key, value in metadata.items():
+        path = ("metadata", key)
+        if key in _OWNERSHIP:
+            yield codes.OWNERSHIP, path, f"sets metadata.{key}"
+        elif (
+            (key == "name" and value != target.name)
+            or (key == "namespace" and value != (target.namespace or None))
+            or key == "generateName"
+        ):
+            yield codes.IDENTITY, path, f"sets metadata.{key}"
+        elif key in ("labels", "annotations") and not isinstance(value, dict):
+            yield codes.RESERVED, path, f"replaces metadata.{key} as a whole"
+
+
+def _walk(value: Any, path: Path) -> Iterator[tuple[str, Path, str]]:
+    """Strategic merge directives anywhere, and reserved keys of any metadata (pod templates have one too)."""
+    if isinstance(value, list):
+        for position, item in enumerate(value):
+            if isinstance(item, (dict, list)):
+                yield from _walk(item, (*path, position))
+    elif isinstance(value, dict):
+        in_metadata = len(path) >= 2 and path[-2] == "metadata" and path[-1] in ("labels", "annotations")
+        for key, child in value.items():
+            below = (*path, key)
+            if key in _DIRECTIVES or key.startswith(_DIRECTIVE_PREFIXES):
+                yield codes.DIRECTIVE, below, f"`{key}` is a directive of strategic merge patches"
+            elif in_metadata and key.startswith(RESERVED_PREFIXES):
+                yield codes.RESERVED, below, f"sets the reserved key {key}"
+            if isinstance(child, (dict, list)):
+                yield from _walk(child, below)
