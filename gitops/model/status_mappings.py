@@ -4,7 +4,8 @@ A mapping is data, so that an operator becomes known by adding a file. Expressio
 and `context` (facts the engine adds, such as a storage class's binding mode). gitops/readiness/mapping.py compiles it.
 
 Rules are tried in listed order and the first match wins (`order: listed`), or all are tried and the worst status wins
-(`order: precedence`, what imported mappings need; a matching rule with `stop: true` ends the list). All keys of one rule must hold.
+(`order: precedence`, what imported mappings need; a matching rule with `stop: true` ends the list). All keys of one
+rule must hold.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class KindMatch(Document):
 
     group: str
     kind: str
-    versions: list[str] = []
+    versions: list[str] = Field(default_factory=list)
 
 
 class Generation(Document):
@@ -64,8 +65,8 @@ class PhaseMatch(Document):
 
 
 class ReasonMatch(Document):
-    in_: Annotated[list[str], Field(alias="in")] = []
-    notIn: list[str] = []
+    in_: Annotated[list[str], Field(alias="in")] = Field(default_factory=list)
+    notIn: list[str] = Field(default_factory=list)
 
 
 class ConditionMatch(Document):
@@ -81,7 +82,7 @@ class ConditionMatch(Document):
 class StatusRule(Document):
     status: StatusWord
     phase: PhaseMatch | None = None
-    conditions: list[ConditionMatch] = []
+    conditions: list[ConditionMatch] = Field(default_factory=list)
     expr: Expression | None = None
     settled: bool = False
     """Only when this generation has been Ready before (or was met as it is): tells an outage from a rollout."""
@@ -90,9 +91,9 @@ class StatusRule(Document):
     hold: Duration = 0.0
     """Counts only after it matched for that long without a break."""
     stop: bool = False
-    flags: list[FlagWord] = []
+    flags: list[FlagWord] = Field(default_factory=list)
     reason: str | None = None
-    message: list[str] = []
+    message: list[str] = Field(default_factory=list)
     """Templates such as `{conditions.Ready.message}` or `{phase}`; the first that is not empty is taken."""
     messageExpr: Expression | None = None
 
@@ -102,9 +103,9 @@ class Otherwise(Document):
 
     status: StatusWord = "Unknown"
     after: Duration = 0.0
-    flags: list[FlagWord] = []
+    flags: list[FlagWord] = Field(default_factory=list)
     reason: str = "NoRuleMatches"
-    message: list[str] = []
+    message: list[str] = Field(default_factory=list)
 
 
 class Deadline(Document):
@@ -122,9 +123,9 @@ class StatusMappingSpec(Document):
     generation: Generation = Generation()
     phase: FieldPath | None = None
     conditions: FieldPath = "status.conditions"
-    rules: list[StatusRule] = []
+    rules: list[StatusRule] = Field(default_factory=list)
     otherwise: Otherwise = Otherwise()
-    deadlines: list[Deadline] = []
+    deadlines: list[Deadline] = Field(default_factory=list)
     counted: bool = True
     """False for kinds that are ready by existing: they are no part of `ready 3/4`."""
 

@@ -1,9 +1,9 @@
 """evaluate(): one live object and its mapping → one verdict, plus what to remember of it.
 
-Order: deleted → our own write not seen yet → freshness → rules → otherwise → deadline. While a status is stale only rules
-that say so are tried (`fresh: any` reads the spec, `fresh: condition` needs conditions with the present generation: a
-Dynamo operator that fails leaves status.observedGeneration behind but marks its Ready condition); whatever else the old
-status says, the object is Progressing.
+Order: deleted → our own write not seen yet → freshness → rules → otherwise → deadline. While a status is stale only
+rules that say so are tried (`fresh: any` reads the spec, `fresh: condition` needs conditions with the present
+generation: a Dynamo operator that fails leaves status.observedGeneration behind but marks its Ready condition);
+whatever else the old status says, the object is Progressing.
 """
 
 from __future__ import annotations

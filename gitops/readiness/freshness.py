@@ -43,7 +43,7 @@ def status_mark(obj: Mapping[str, Any]) -> tuple[str, bytes]:
 
 
 def spec_time(obj: Mapping[str, Any]) -> float | None:
-    """When a spec was last written, as far as managedFields tell (label-only writes of the same manager move it too)."""
+    """When a spec was last written, as managedFields tell it (a label-only write of the same manager moves it too)."""
     times = (
         parse_time(entry.get("time"))
         for entry in _entries(obj)

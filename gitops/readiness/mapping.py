@@ -1,4 +1,4 @@
-"""StatusMapping documents compiled for use: which mapping is for which kind, rules as plain tuples, CEL compiled once."""
+"""StatusMapping documents compiled for use: which one is for which kind, rules as plain tuples, CEL compiled once."""
 
 from __future__ import annotations
 

@@ -51,6 +51,19 @@ PRECEDENCE: tuple[Status, ...] = (
 )
 """Within one object, when several rules match: the first of these wins."""
 
+WORST_FIRST: tuple[Status, ...] = (
+    Status.FAILED,
+    Status.TERMINATING,
+    Status.MISSING,
+    Status.DEGRADED,
+    Status.PROGRESSING,
+    Status.UNKNOWN,
+    Status.SUSPENDED,
+    Status.READY,
+    Status.COMPLETED,
+)
+"""For aggregates: unknown is below failed and above fine."""
+
 FINE: frozenset[Status] = frozenset({Status.READY, Status.COMPLETED, Status.SUSPENDED})
 """Statuses that do not spoil an aggregate (suspended by declaration is what was asked for)."""
 
@@ -77,10 +90,10 @@ class ObjectStatus:
 class ObjectMemory:
     """What must be kept of an object so that hold times, deadlines and freshness work. Keep the newest one per uid.
 
-    `generation_at` is when this generation was first seen; `inherited` is True when the object was met at this generation
-    (so what it was before is not known). `mark` is the operator's last status write as it was when the generation
-    was first seen: (time text of the managedFields entry, digest of the status); a status that differs is newer.
-    `confirmed`: a status was accepted as being about this generation; that does not change until the generation does.
+    `generation_at` is when this generation was first seen; `inherited` is True when the object was met at this
+    generation (so what it was before is not known). `mark` is the operator's last status write as it was when the
+    generation was first seen: (time text of the managedFields entry, digest of the status); a status that differs is
+    newer. `confirmed`: a status was accepted as being about this generation; true until the generation moves.
     `holds`: (rule number, since) of matching rules with a hold time.
     """
 

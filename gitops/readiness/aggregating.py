@@ -1,0 +1,426 @@
+"""Many verdicts → one: a declared object with its secondary objects, then all declared objects of a unit.
+
+A root and its gates (facts behind each row: docs/readiness.md)
+
+| root | gates and pods | verdict |
+|---|---|---|
+| Ready | a gate Failed, Degraded, or a pod that cannot run | Degraded: the operator does not show it |
+| Ready | a gate Progressing | Ready for 30 s if it was Ready before, then Degraded; Progressing if it is a rollout |
+| Progressing, had been Ready at this generation | a gate or pod Degraded or Failed | Degraded |
+| Progressing, status fresh | a pod that cannot run, a gate Failed | Failed (the operator may still recover) |
+| Progressing, status stale | anything | Progressing: what hangs below belongs to the old spec |
+| Unknown | all gates Ready | Ready, unverified |
+| other | anything | as the root says |
+
+Ready is reported only after it has held for a moment (`ready_hold`): operators flap between two reconciles (a Dynamo
+graph was `successful` for 24 ms in the middle of a change). Any other verdict is reported at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from gitops.model.identity import GroupKind, ObjectRef
+from gitops.readiness.owners import OwnerIndex
+from gitops.readiness.statuses import FINE, WORST_FIRST, ChildRecord, Flag, ObjectStatus, Role, Status
+from gitops.readiness.texts import one_line
+
+READY_HOLD = 0.5
+"""Seconds that Ready must hold before it is reported; as long as status writes are debounced anyway."""
+
+GATE_GRACE = 30.0
+"""Seconds for which a Ready root's progressing gate is forgiven (a pod is replaced, a node drained)."""
+
+TABLE_LIMIT = 100
+"""Rows of the per-object table; what is not fine comes first."""
+
+DEFAULT_ROLES: Mapping[GroupKind, Role] = MappingProxyType(
+    {
+        GroupKind("apps", "Deployment"): Role.GATE,
+        GroupKind("apps", "StatefulSet"): Role.GATE,
+        GroupKind("apps", "DaemonSet"): Role.GATE,
+        GroupKind("batch", "Job"): Role.GATE,
+        GroupKind("", "Pod"): Role.DIAGNOSE,
+    }
+)
+"""Roles of kinds that no operator type names; anything else is Role.INFORM."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredStatus:
+    """One declared object of a unit as it stands.
+
+    `status` is None when the object is not on the cluster; `applied` says that it should be (else it waits for its
+    first apply, `waiting` saying for what). `refused` is why the last apply was refused until Git or the cluster
+    changes, "" when it was not. `counted` is CompiledMapping.counted of its kind.
+    """
+
+    ref: ObjectRef
+    status: ObjectStatus | None
+    uid: str = ""
+    applied: bool = True
+    counted: bool = True
+    required: bool = True
+    waiting: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RootMemory:
+    """What is remembered of one declared object: whether it was reported Ready, and since when a gate lags."""
+
+    ready: bool = False
+    lagging_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitMemory:
+    """Carried from one unit_status() to the next. Start from UnitMemory.restored() after a restart."""
+
+    status: Status | None = None
+    since: float | None = None
+    ready_at: float | None = None  # since when Ready holds without having been reported
+    roots: Mapping[ObjectRef, RootMemory] = field(default_factory=dict)
+    conditions: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # type → (status, since)
+
+    @classmethod
+    def restored(cls, status: Status | None, since: float | None) -> UnitMemory:
+        """From what a status file says (gitops/report/status_files.py read_since)."""
+        return cls(status=status, since=since)
+
+
+class ConditionType:
+    """Conditions on a unit; the words of NVCF's MiniService where they fit."""
+
+    INSTALLED = "InstallSuccessful"
+    HEALTHY = "ObjectsHealthy"
+    FRESH = "Observed"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCondition:
+    type: str
+    status: str  # "True" | "False" | "Unknown"
+    reason: str
+    since: float
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRow:
+    """One line of the table: a declared object with the verdict on it and everything below it."""
+
+    ref: ObjectRef
+    status: Status
+    reason: str
+    message: str
+    flags: frozenset[Flag]
+    cause: ObjectRef | None = None  # the deepest object that explains it, when that is another one
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStatus:
+    """The verdict on a unit. `cause` is one sentence; "" when all is well. `empty`: the unit declares nothing."""
+
+    status: Status
+    reason: str
+    cause: str
+    ready_count: int
+    expected_count: int
+    since: float
+    phase: str
+    flags: frozenset[Flag] = frozenset()
+    conditions: tuple[UnitCondition, ...] = ()
+    objects: tuple[ObjectRow, ...] = ()
+    omitted: int = 0
+    problems: tuple[str, ...] = ()
+    next_check: float | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self.reason == "Empty"
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    row: ObjectRow
+    memory: RootMemory
+    ready: int
+    expected: int
+    required: bool
+    checks: tuple[float, ...]
+    problems: tuple[str, ...]
+
+
+def unit_status(
+    declared: Sequence[DeclaredStatus],
+    *,
+    owners: OwnerIndex,
+    now: float,
+    roles: Mapping[GroupKind, Role] = DEFAULT_ROLES,
+    memory: UnitMemory | None = None,
+    ready_hold: float = READY_HOLD,
+    gate_grace: float = GATE_GRACE,
+) -> tuple[UnitStatus, UnitMemory]:
+    """All declared objects of one unit, with what hangs below them, as one verdict.
+
+    `owners` indexes the cluster's secondary objects, `roles` says what their kinds count for. `now` in seconds since
+    the epoch. Returns the verdict and what to remember; `next_check` is when time alone may change it.
+    """
+    memory = memory or UnitMemory()
+    unknown_root = RootMemory(ready=memory.status is Status.READY and not memory.roots)
+    roots = [
+        _combine(d, _below(d, owners, roles), memory.roots.get(d.ref, unknown_root), now=now, grace=gate_grace)
+        for d in declared
+    ]
+    checks = [c for root in roots for c in root.checks if c > now]
+    kept = {d.ref: root.memory for d, root in zip(declared, roots, strict=True)}
+    status, worst = _worst(roots)
+    ready_at: float | None = None
+    if status in FINE and memory.status is not None and memory.status not in FINE and roots:
+        ready_at = memory.ready_at if memory.ready_at is not None else now
+        if now < ready_at + ready_hold:
+            checks.append(ready_at + ready_hold)
+            status, worst = Status.PROGRESSING, _holding(worst)
+    elif status in FINE and memory.status is None and roots and ready_hold:
+        ready_at = now  # first look: nothing is known of the moment before, so Ready has to hold as well
+        checks.append(now + ready_hold)
+        status, worst = Status.PROGRESSING, _holding(worst)
+    since = memory.since if memory.status is status and memory.since is not None else now
+    row = worst.row if worst else None
+    conditions = _conditions(roots, memory, now=now)
+    rows = sorted((r.row for r in roots), key=lambda r: (WORST_FIRST.index(r.status), r.ref))
+    verdict = UnitStatus(
+        status=status,
+        reason=_FINE_REASONS.get(status, row.reason) if row else "Empty",
+        cause=_sentence(row) if row and status not in FINE else "",
+        ready_count=sum(r.ready for r in roots),
+        expected_count=sum(r.expected for r in roots),
+        since=since,
+        phase=_phase(status, roots),
+        flags=frozenset().union(*(r.row.flags for r in roots)) if roots else frozenset(),
+        conditions=conditions,
+        objects=tuple(rows[:TABLE_LIMIT]),
+        omitted=max(0, len(rows) - TABLE_LIMIT),
+        problems=tuple(dict.fromkeys(p for r in roots for p in r.problems))[:20],
+        next_check=min(checks, default=None),
+    )
+    remembered = UnitMemory(
+        status=status,
+        since=since,
+        ready_at=ready_at if status not in FINE else None,
+        roots=kept,
+        conditions={c.type: (c.status, c.since) for c in conditions},
+    )
+    return verdict, remembered
+
+
+# -- one declared object ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """What hangs below one declared object; deepest last, objects on their way out left aside."""
+
+    gates: tuple[ChildRecord, ...] = ()
+    leaves: tuple[ChildRecord, ...] = ()  # gates without a gate below them: those are counted
+    diagnoses: tuple[ChildRecord, ...] = ()
+
+
+def _below(declared: DeclaredStatus, owners: OwnerIndex, roles: Mapping[GroupKind, Role]) -> _Below:
+    if not declared.uid:
+        return _Below()
+    gates: list[ChildRecord] = []
+    diagnoses: list[ChildRecord] = []
+    leaving: set[str] = set()
+    parents: set[str] = set()
+    for _, record in owners.descendants(declared.uid, namespace=declared.ref.namespace):
+        if record.terminating or leaving.intersection(record.owners):
+            leaving.add(record.uid)  # what belongs to an object being deleted is on its way out as well
+            continue
+        role = roles.get(record.ref.group_kind) or DEFAULT_ROLES.get(record.ref.group_kind, Role.INFORM)
+        if role is Role.GATE and record.counted:
+            gates.append(record)
+            parents.update(record.owners)
+        elif role is Role.DIAGNOSE:
+            diagnoses.append(record)
+    leaves = tuple(g for g in gates if g.uid not in parents)
+    return _Below(tuple(gates), leaves, tuple(diagnoses))
+
+
+def _combine(declared: DeclaredStatus, below: _Below, memory: RootMemory, *, now: float, grace: float) -> _Root:
+    root = declared.status
+    if declared.refused:
+        root = ObjectStatus(Status.FAILED, "Refused", one_line(declared.refused))
+    elif root is None:
+        if declared.applied:
+            root = ObjectStatus(Status.MISSING, "NotFound", "it was applied and is not there")
+        else:
+            root = ObjectStatus(Status.PROGRESSING, "NotApplied", one_line(declared.waiting) or "waiting for its apply")
+    verdict, cause, lagging = _judge(root, below, memory, now=now, grace=grace)
+    records = (*below.gates, *below.diagnoses)
+    checks = [c for c in (root.next_check, *(r.status.next_check for r in records)) if c is not None]
+    if lagging is not None:
+        checks.append(lagging + grace)
+    counted: tuple[Status, ...] = tuple(g.status.status for g in below.leaves)
+    if not counted and declared.counted:
+        counted = (verdict.status,)
+    return _Root(
+        row=ObjectRow(
+            ref=declared.ref,
+            status=verdict.status,
+            reason=verdict.reason,
+            message=verdict.message,
+            flags=verdict.flags,
+            cause=cause.ref if cause else None,
+        ),
+        memory=RootMemory(ready=verdict.status is Status.READY, lagging_at=lagging),
+        ready=sum(s in FINE for s in counted),
+        expected=len(counted),
+        required=declared.required,
+        checks=tuple(checks),
+        problems=(*root.problems, *(p for r in records for p in r.status.problems)),
+    )
+
+
+def _judge(
+    root: ObjectStatus, below: _Below, memory: RootMemory, *, now: float, grace: float
+) -> tuple[ObjectStatus, ChildRecord | None, float | None]:
+    """(verdict, the object below that explains it, since when a gate of a Ready root lags)."""
+    broken = _deepest(below, lambda s: s.status in (Status.FAILED, Status.DEGRADED))
+    cannot_run = _deepest(below, lambda s: s.status is Status.FAILED and s.reason != "ProgressDeadlineExceeded")
+    waiting = _deepest(below, lambda s: s.status is Status.PROGRESSING, gates_first=True)
+    if root.status is Status.READY:
+        if broken is not None:
+            return _restate(root, Status.DEGRADED, broken), broken, None
+        lag = _lagging_gate(below)
+        if lag is None:
+            return root, None, None
+        at = memory.lagging_at if memory.lagging_at is not None else now
+        if memory.ready and now < at + grace:
+            return root, None, at
+        outage = lag.status.settled and (memory.ready or memory.lagging_at is not None) and now >= at + grace
+        return _restate(root, Status.DEGRADED if outage else Status.PROGRESSING, lag), lag, at
+    if root.status is Status.PROGRESSING and Flag.STALE not in root.flags:
+        if broken is not None and root.settled:
+            return _restate(root, Status.DEGRADED, broken), broken, None
+        if cannot_run is not None:
+            return _restate(root, Status.FAILED, cannot_run), cannot_run, None
+        if waiting is not None:
+            return _restate(root, Status.PROGRESSING, waiting), waiting, None
+    if root.status in (Status.DEGRADED, Status.FAILED):
+        deeper = broken or waiting
+        return (_restate(root, root.status, deeper), deeper, None) if deeper is not None else (root, None, None)
+    if root.status is Status.UNKNOWN and below.gates and all(g.status.status in FINE for g in below.gates):
+        return dataclasses.replace(root, status=Status.READY, flags=root.flags | {Flag.UNVERIFIED}), None, None
+    return root, None, None
+
+
+def _lagging_gate(below: _Below) -> ChildRecord | None:
+    lagging = [g for g in below.gates if g.status.status in (Status.PROGRESSING, Status.MISSING, Status.UNKNOWN)]
+    return lagging[-1] if lagging else None
+
+
+def _deepest(below: _Below, wanted: Callable[[ObjectStatus], bool], *, gates_first: bool = False) -> ChildRecord | None:
+    """The last (deepest) matching record; pods explain more than what owns them, unless only waiting is asked for."""
+    groups = (below.gates, below.diagnoses) if gates_first else (below.diagnoses, below.gates)
+    for group in groups:
+        found = [r for r in group if wanted(r.status)]
+        if found:
+            return found[-1]
+    return None
+
+
+def _restate(root: ObjectStatus, status: Status, cause: ChildRecord) -> ObjectStatus:
+    """The root's verdict in the words of what explains it, unless the root is of that status and says more itself."""
+    below = cause.status
+    message = f"{cause.ref.kind} {cause.ref.name} {below.reason or below.status}"
+    if below.message:
+        message += f": {below.message}"
+    reason = root.reason if status is root.status and root.reason else (below.reason or str(below.status))
+    return dataclasses.replace(root, status=status, reason=reason, message=one_line(message))
+
+
+_FINE_REASONS = {
+    Status.READY: "ObjectsReady",
+    Status.COMPLETED: "ObjectsCompleted",
+    Status.SUSPENDED: "Suspended",
+}
+
+# -- the unit --------------------------------------------------------------------------------------------------------
+
+
+def _worst(roots: Sequence[_Root]) -> tuple[Status, _Root | None]:
+    """Worst of the required objects; optional ones lower Ready to Degraded at most."""
+    required = [r for r in roots if r.required]
+    optional = [r for r in roots if not r.required and r.row.status not in FINE]
+    worst = min(required, key=lambda r: (WORST_FIRST.index(r.row.status), r.row.ref), default=None)
+    status = worst.row.status if worst else Status.READY
+    if status is Status.SUSPENDED and any(r.row.status in (Status.READY, Status.COMPLETED) for r in required):
+        status = Status.READY  # a part that is suspended by declaration does not spoil the rest
+    elif status is Status.READY and required and all(r.row.status is Status.COMPLETED for r in required):
+        status = Status.COMPLETED
+    if optional and status in FINE:
+        worst = min(optional, key=lambda r: (WORST_FIRST.index(r.row.status), r.row.ref))
+        return Status.DEGRADED, worst
+    return status, worst
+
+
+def _holding(worst: _Root | None) -> _Root | None:
+    """The words while Ready has not held long enough."""
+    if worst is None:
+        return None
+    row = dataclasses.replace(worst.row, reason="Stabilising", message="ready, waiting whether it stays so")
+    return dataclasses.replace(worst, row=row)
+
+
+def _sentence(row: ObjectRow) -> str:
+    """`DynamoGraphDeployment mocker-agg is Degraded: Pod x CrashLoop: container main keeps exiting with code 1`."""
+    text = row.message or row.reason
+    return one_line(f"{row.ref.kind} {row.ref.name} is {row.status}" + (f": {text}" if text else ""))
+
+
+def _phase(status: Status, roots: Sequence[_Root]) -> str:
+    """The phase words of NVCF's MiniService, for those who know them."""
+    if status is Status.COMPLETED:
+        return "Completed"
+    if status in (Status.READY, Status.SUSPENDED, Status.DEGRADED):
+        return "Running"
+    if any(r.row.reason == "Refused" for r in roots):
+        return "InstallFailed"
+    if status is Status.FAILED:
+        return "Failed"
+    if any(r.row.reason in ("NotApplied", "NotFound") or r.row.status is Status.TERMINATING for r in roots):
+        return "Installing"
+    caching = any(r.row.ref.kind == "NIMCache" and r.row.status is Status.PROGRESSING for r in roots)
+    return "CachingInProgress" if caching else "Starting"
+
+
+def _conditions(roots: Sequence[_Root], memory: UnitMemory, *, now: float) -> tuple[UnitCondition, ...]:
+    waiting = [r for r in roots if r.row.reason in ("NotApplied", "Refused") or r.row.status is Status.MISSING]
+    unhealthy = [r for r in roots if r.row.status not in FINE and r.required]
+    stale = [r for r in roots if Flag.STALE in r.row.flags]
+    bad = any(r.row.status in (Status.FAILED, Status.DEGRADED) for r in unhealthy)
+    found = (
+        (ConditionType.INSTALLED, not waiting, "AllObjectsApplied", "WaitingOnObjects", waiting),
+        (
+            ConditionType.HEALTHY,
+            not unhealthy,
+            "ObjectsReady",
+            "ObjectsFailed" if bad else "WaitingOnObjectReadiness",
+            unhealthy,
+        ),
+        (ConditionType.FRESH, not stale, "SpecObserved", "WaitingForOperator", stale),
+    )
+    result = []
+    for kind, holds, good, poor, causes in found:
+        status = "True" if holds else "False"
+        before = memory.conditions.get(kind)
+        since = before[1] if before and before[0] == status else now
+        names = ", ".join(f"{r.row.ref.kind} {r.row.ref.name}" for r in causes[:5])
+        more = f" and {len(causes) - 5} more" if len(causes) > 5 else ""
+        result.append(UnitCondition(kind, status, good if holds else poor, since, one_line(names + more)))
+    return tuple(result)
