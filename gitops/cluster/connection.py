@@ -190,12 +190,14 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         verb: str = "",
+        urgent: bool = False,
     ) -> Response:
         """Send one request and read the whole answer, of any status.
 
         `path` is absolute and already quoted; `timeout` in seconds; `verb` is what stats count it as. A 429 is waited
         out (the pause holds for the whole cluster) and sent again up to `throttle_retries` times; a 401 renews the
-        credentials once. Raises RequestFailed (UNREACHABLE, or UNAUTHORIZED when credentials can't be read).
+        credentials once. `urgent` is for the Lease: it takes no slot and waits for no pause. Raises RequestFailed
+        (UNREACHABLE, or UNAUTHORIZED when credentials can't be read).
         """
         sent = dict(headers or {}, Accept=accept)
         if body is not None:
@@ -203,9 +205,10 @@ class Connection:
         verb = verb or method.lower()
         renewed, throttled = False, 0
         while True:
-            await self._unpaused()
-            async with self._slots:
-                if self._now() < self._paused_until:
+            if not urgent:
+                await self._unpaused()
+            async with contextlib.nullcontext() if urgent else self._slots:
+                if not urgent and self._now() < self._paused_until:
                     continue
                 await self._check_credentials()
                 generation = self._generation
@@ -219,7 +222,7 @@ class Connection:
                 if error.cls is ErrorClass.RETRY:  # not a webhook that denies with 429
                     self._pause(error.retry_after)
                     throttled += 1
-                    if throttled <= self.settings.throttle_retries:
+                    if not urgent and throttled <= self.settings.throttle_retries:
                         continue
             return response
 

@@ -19,8 +19,12 @@ from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, unreachab
 from gitops.model.identity import GroupVersionKind, ObjectRef
 
 JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 PAGE_SIZE = 500
 LIST_RESTARTS = 3
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+"""How stats name the calls."""
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -57,9 +61,11 @@ class Objects:
         self.connection = connection
         self.discovery = discovery
 
-    async def get(self, gvk: GroupVersionKind, ref: ObjectRef) -> dict[str, Any] | ApiError | None:
+    async def get(
+        self, gvk: GroupVersionKind, ref: ObjectRef, *, timeout: float | None = None, urgent: bool = False
+    ) -> dict[str, Any] | ApiError | None:
         """The live object; None when the server says that this very object does not exist."""
-        found = await self._call("GET", gvk, ref)
+        found = await self._call("GET", gvk, ref, timeout=timeout, urgent=urgent)
         if isinstance(found, ApiError):
             return None if found.cls is ErrorClass.GONE else found
         return found
@@ -122,6 +128,62 @@ class Objects:
         body = msgspec.json.encode(operations)
         return await self._call("PATCH", gvk, ref, query=query, body=body, content_type=JSON_PATCH)
 
+    async def merge_patch(
+        self, gvk: GroupVersionKind, ref: ObjectRef, patch: Mapping[str, Any], *, manager: str
+    ) -> dict[str, Any] | ApiError:
+        """Apply an RFC 7386 patch and return the object. A `metadata.resourceVersion` in it is a precondition (STALE).
+
+        For our own bookkeeping objects only; declared objects are always applied (applying.Applier)."""
+        body = msgspec.json.encode(patch)
+        return await self._call("PATCH", gvk, ref, query={"fieldManager": manager}, body=body, content_type=MERGE_PATCH)
+
+    async def create(
+        self,
+        gvk: GroupVersionKind,
+        ref: ObjectRef,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> dict[str, Any] | ApiError:
+        """Create an object and return it; STALE (AlreadyExists) when there is one of this name."""
+        return await self._write("POST", gvk, ref, body, manager=manager, timeout=timeout, urgent=urgent)
+
+    async def replace(
+        self,
+        gvk: GroupVersionKind,
+        ref: ObjectRef,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> dict[str, Any] | ApiError:
+        """Replace a whole object of our own bookkeeping; a `metadata.resourceVersion` in it is a precondition."""
+        return await self._write("PUT", gvk, ref, body, manager=manager, timeout=timeout, urgent=urgent)
+
+    async def _write(
+        self,
+        method: str,
+        gvk: GroupVersionKind,
+        ref: ObjectRef,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        timeout: float | None,
+        urgent: bool,
+    ) -> dict[str, Any] | ApiError:
+        return await self._call(
+            method,
+            gvk,
+            ref,
+            query={"fieldManager": manager, "fieldValidation": "Strict"},
+            body=msgspec.json.encode(body),
+            timeout=timeout,
+            urgent=urgent,
+        )
+
     async def delete(
         self,
         gvk: GroupVersionKind,
@@ -164,15 +226,26 @@ class Objects:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        timeout: float | None = None,
+        urgent: bool = False,
     ) -> dict[str, Any] | ApiError:
         resource = await self.discovery.find(gvk)
         if isinstance(resource, ApiError):
             return resource
-        path = resource.path(namespace=ref.namespace, name=ref.name)
+        path = resource.path(namespace=ref.namespace, name="" if method == "POST" else ref.name)
         if not complete(resource, ref):
             return incomplete(ref)
         try:
-            response = await self.connection.request(method, path, query=query, body=body, content_type=content_type)
+            response = await self.connection.request(
+                method,
+                path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                timeout=timeout,
+                urgent=urgent,
+                verb=_VERBS[method],
+            )
             return decoded(response) if response.ok else named(response.error(resource=resource.plural), gvk)
         except RequestFailed as failed:
             return failed.error

@@ -1,0 +1,146 @@
+"""Who a cluster belongs to: its identity, our namespaces on it, and the claim that one repository holds.
+
+A cluster is the uid of its kube-system namespace; a name in Git may come to mean another cluster. The claim ConfigMap
+says in writing which reconciler, repository and account apply here, so that two repositories never prune each other's
+objects; the Lease beside it (leases.py) says which process of that reconciler may write now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.objects import Objects
+from gitops.model.identity import ClusterName, ClusterUid, GroupVersionKind, ObjectRef, ReconcilerName
+from gitops.plan.parents import SYSTEM_NAMESPACE
+
+PREFLIGHT_NAMESPACE = "gitops-preflight"
+"""Always empty: where objects of a namespace that does not exist yet are dry-run."""
+
+CLAIM_NAME = "gitops-claim"
+
+_CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+_NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+_MANAGED_BY = {"app.kubernetes.io/managed-by": "gitops"}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose a cluster is. `repository` is the display form of the URL (no credentials); `nca_id` may be empty."""
+
+    reconciler: ReconcilerName
+    repository: str
+    nca_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRefused:
+    """Another repository, reconciler or account holds the cluster; `sentence` is for people."""
+
+    held: Claim | None
+    sentence: str
+
+
+async def cluster_uid(objects: Objects) -> ClusterUid | ApiError:
+    """The uid of kube-system: what the cluster is."""
+    found = await objects.get(_NAMESPACE, ObjectRef("", "Namespace", "", "kube-system"))
+    if isinstance(found, ApiError):
+        return found
+    if found is None:
+        return ApiError(ErrorClass.REFUSED, reason="NotACluster", message="there is no namespace kube-system")
+    return ClusterUid(found["metadata"]["uid"])
+
+
+async def ensure_namespaces(
+    objects: Objects, *, manager: str, preflight_labels: Mapping[str, str] | None = None
+) -> ApiError | None:
+    """Create `gitops-system` and `gitops-preflight` where they are missing; the latter carries the labels of instance
+    namespaces (Pod Security above all), so that a dry run there meets the same rules. No write when all is right."""
+    wanted = ((SYSTEM_NAMESPACE, dict(_MANAGED_BY)), (PREFLIGHT_NAMESPACE, _MANAGED_BY | dict(preflight_labels or {})))
+    for name, labels in wanted:
+        error = await _ensure_namespace(objects, name, labels, manager=manager)
+        if error is not None:
+            return error
+    return None
+
+
+async def _ensure_namespace(objects: Objects, name: str, labels: Mapping[str, str], *, manager: str) -> ApiError | None:
+    ref = ObjectRef("", "Namespace", "", name)
+    live = await objects.get(_NAMESPACE, ref)
+    if isinstance(live, ApiError):
+        return live
+    if live is None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        created = await objects.create(_NAMESPACE, ref, body, manager=manager)
+        raced = isinstance(created, ApiError) and created.reason == "AlreadyExists"
+        return created if isinstance(created, ApiError) and not raced else None
+    metadata = live["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return ApiError(
+            ErrorClass.WAITING,
+            reason="NamespaceTerminating",
+            message=f"namespace {name} is being deleted",
+            waits_for=f"end of the deletion of namespace {name}",
+        )
+    have = metadata.get("labels") or {}
+    if any(have.get(key) != value for key, value in labels.items()):
+        changed = await objects.merge_patch(_NAMESPACE, ref, {"metadata": {"labels": labels}}, manager=manager)
+        return changed if isinstance(changed, ApiError) else None
+    return None
+
+
+async def claim(
+    objects: Objects, wanted: Claim, *, cluster: ClusterName, manager: str
+) -> Claim | ClaimRefused | ApiError:
+    """Take or confirm the claim. Needs `gitops-system`. Returns what is stored when it is ours."""
+    for _ in range(2):
+        live = await objects.get(_CONFIG_MAP, _REF)
+        if isinstance(live, ApiError):
+            return live
+        if live is not None:
+            return _judged(live, wanted, cluster)
+        body = _body(wanted, cluster)
+        created = await objects.create(_CONFIG_MAP, _REF, body, manager=manager)
+        if not isinstance(created, ApiError):
+            return wanted
+        if created.reason != "AlreadyExists":
+            return created
+    return created
+
+
+_REF = ObjectRef("", "ConfigMap", SYSTEM_NAMESPACE, CLAIM_NAME)
+
+
+def _body(wanted: Claim, cluster: ClusterName) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CLAIM_NAME, "namespace": SYSTEM_NAMESPACE, "labels": dict(_MANAGED_BY)},
+        "data": {
+            "reconciler": wanted.reconciler,
+            "repository": wanted.repository,
+            "ncaId": wanted.nca_id,
+            "cluster": cluster,  # for people: what the cluster was called when it was claimed
+        },
+    }
+
+
+def _judged(live: Mapping[str, Any], wanted: Claim, cluster: ClusterName) -> Claim | ClaimRefused:
+    data = live.get("data") or {}
+    if not data.get("reconciler") or not data.get("repository"):
+        return ClaimRefused(None, f"the claim on cluster {cluster} ({SYSTEM_NAMESPACE}/{CLAIM_NAME}) cannot be read")
+    held = Claim(ReconcilerName(data["reconciler"]), data["repository"], data.get("ncaId", ""))
+    if held == wanted:
+        return held
+    return ClaimRefused(
+        held,
+        f"cluster {cluster} is claimed by {_words(held)}, not by {_words(wanted)}; to hand it over, delete ConfigMap "
+        f"{SYSTEM_NAMESPACE}/{CLAIM_NAME} there",
+    )
+
+
+def _words(claim: Claim) -> str:
+    account = f" for account {claim.nca_id}" if claim.nca_id else ""
+    return f"reconciler {claim.reconciler} of {claim.repository}{account}"
