@@ -1,9 +1,9 @@
 """Field digests: what is kept of a watched object, and what an event costs when nothing of ours moved.
 
 Our entry in managedFields shrinks whenever somebody else changes or removes a value that we own, and stays as it is
-when they add beside it or write the same. What it cannot see (an admission webhook that rewrites our value during another
-write, a writer under our name, a changed order of list items) the digest of owned values sees. So two 16-byte digests
-stand for an object, and only when one moves are values compared (`compare`).
+when they add beside it or write the same. What it cannot see (an admission webhook that rewrites our value during
+another write, a writer under our name, a changed order of list items) the digest of owned values sees. So two 16-byte
+digests stand for an object, and only when one moves are values compared (`compare`).
 """
 
 from __future__ import annotations

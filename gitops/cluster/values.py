@@ -80,7 +80,7 @@ def same_scalar(declared: Any, live: Any, *, path: Path, kind: str) -> bool:
         return False
     if is_quantity(path) and isinstance(declared, (str, int, float)) and isinstance(live, (str, int, float)):
         try:
-            return quantities.equal_quantities(declared, live)
+            return bool(quantities.equal_quantities(declared, live))
         except ValueError:
             return False
     if isinstance(declared, str) and isinstance(live, str) and is_bytes(path, kind):
