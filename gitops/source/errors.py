@@ -84,8 +84,14 @@ _ODB_CLASSES: Final = frozenset({5, 9, 14})
 
 
 def classify(error: Exception, *, scheme: str) -> SourceErrorClass:
-    """The class of an exception that libgit2 or the operating system raised while talking to a remote."""
+    """The class of an exception that libgit2 or the operating system raised. `scheme` is the remote's, or "state" when
+    the work was in our own folder only."""
     text = str(error)
+    damaged = getattr(error, "error_class", None) in _ODB_CLASSES or isinstance(error, KeyError)
+    if scheme == "state":
+        if _NET[0][0].search(text):
+            return SourceErrorClass.DISK_FULL
+        return SourceErrorClass.CORRUPT if damaged else SourceErrorClass.STATE
     if isinstance(error, pygit2.CertificateError) or "hostkey" in text.lower():
         return SourceErrorClass.HOST_KEY if scheme == "ssh" else SourceErrorClass.CERTIFICATE
     if isinstance(error, pygit2.AuthError):
@@ -95,9 +101,7 @@ def classify(error: Exception, *, scheme: str) -> SourceErrorClass:
             if error_class is SourceErrorClass.STATE and scheme == "ssh":
                 return SourceErrorClass.AUTH  # "Permission denied (publickey)"
             return error_class
-    if getattr(error, "error_class", None) in _ODB_CLASSES or isinstance(error, KeyError):
-        return SourceErrorClass.CORRUPT
-    return SourceErrorClass.PROTOCOL
+    return SourceErrorClass.CORRUPT if damaged else SourceErrorClass.PROTOCOL
 
 
 def translate(error: Exception, *, display: str, scheme: str, secrets: Iterable[str] = ()) -> SourceError:

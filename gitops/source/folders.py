@@ -64,7 +64,7 @@ class FolderTree:
         return tuple(seen.entry for seen in self._snapshot().values())
 
     def read(self, path: str) -> bytes:
-        """Content as in the snapshot. Raises FileNotFoundError, IsADirectoryError, FolderChanged, OSError if too large."""
+        """Content as in the snapshot. Raises FileNotFoundError, IsADirectoryError, FolderChanged, OSError (too big)."""
         seen = self._snapshot().get(path)
         if seen is None:
             if any(known.startswith(f"{path}/") for known in self._snapshot()) or path == "":

@@ -204,6 +204,8 @@ class Remote:
         found = [self.inline_password.value, quote(self.inline_password.value)] if self.inline_password else []
         if "@" in self.url and self.scheme in ("http", "https"):
             found.append(self.url)
+            if self.user and not self.inline_password:  # a token in the place of the user name
+                found += [self.user, quote(self.user)]
         if self.proxy and "@" in self.proxy:
             found += [self.proxy, self.proxy.partition("://")[2].rpartition("@")[0]]
         return tuple(found)

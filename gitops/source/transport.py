@@ -88,6 +88,8 @@ class Callbacks(pygit2.RemoteCallbacks):
         username = read_credential(files.username)
         # Forges take any user name beside a token; an empty one is refused by some.
         name = username.value if username else remote.user or "git"
+        if secret is None and remote.user and username is None:
+            return pygit2.UserPass(remote.user, "")  # https://<token>@host, as some forges document it
         if secret is None:
             raise _Refused(SourceErrorClass.AUTH, "the server asks for credentials and none are configured")
         if not allowed & CredentialType.USERPASS_PLAINTEXT:
