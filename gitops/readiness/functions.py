@@ -76,8 +76,8 @@ def function_status(
 ) -> WorkloadStatus:
     """The status of a Function over all its instances; `previous` is (state, since) as last reported.
 
-    INACTIVE nothing placed · DEPLOYING none live yet · ACTIVE all live · DEGRADING some · DEGRADED none after having been
-    active · ERROR all failed. An unreachable instance counts as neither live nor failed and caps it at DEGRADING.
+    INACTIVE nothing placed · DEPLOYING none live yet · ACTIVE all live · DEGRADING some · DEGRADED none after having
+    been active · ERROR all failed. An unreachable instance counts as neither live nor failed and caps it at DEGRADING.
     """
     live = sum(i.live for i in instances)
     unreachable = sum(not i.reachable for i in instances)

@@ -1,0 +1,248 @@
+"""Status files: small, deterministic YAML on the status branch. Pure rendering; nothing is read or written here.
+
+A file changes only when its meaning does. Messages of operators hold counters and pod names that move all the time, and
+`since` is not known exactly after a restart: both are no part of the meaning, so a file that says the same otherwise is
+kept as it is, byte for byte (`previous`). No ages, no resource versions, no unbounded list, no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from gitops.model.documents import API_VERSION
+from gitops.model.identity import ObjectRef, UnitKey, WorkloadRef
+from gitops.readiness.aggregating import UnitMemory, UnitStatus
+from gitops.readiness.functions import ClusterStatus, InstanceView, WorkloadStatus
+from gitops.readiness.statuses import Status
+from gitops.readiness.texts import one_line
+from gitops.report.paths import cluster_path, placements_path, unit_path, workload_path
+
+LIST_LIMIT = 100
+_HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
+_NO_MEANING = frozenset({"message", "cause", "since"})
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReport:
+    """What a unit's file says besides its verdict.
+
+    `commit` is the one whose content is applied: the last that changed this unit, or its file would change with every
+    commit of the repository. `outcome` is the last apply's sentence where it did not go well; `held` are the findings
+    that keep a workload at its last good commit; `unreachable_since` in epoch seconds when the cluster does not answer.
+    """
+
+    key: UnitKey
+    status: UnitStatus
+    commit: str
+    version: str = ""
+    namespace: str = ""
+    mode: str = "enforce"
+    outcome: str = ""
+    held: tuple[str, ...] = ()
+    unreachable_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadReport:
+    """What a workload's file says: its verdict, declared version, and the findings that hold it."""
+
+    workload: WorkloadRef
+    status: WorkloadStatus
+    version: str = ""
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """What matters of an existing status file. `state` is the status word of whatever kind of file it is."""
+
+    state: str
+    since: float
+    previously_active: bool = False
+
+    @property
+    def pair(self) -> tuple[str, float]:
+        """As function_status() and cluster_status() take it."""
+        return self.state, self.since
+
+    def unit_memory(self) -> UnitMemory:
+        """As unit_status() takes it after a restart."""
+        known = self.state in Status._value2member_map_
+        return UnitMemory.restored(Status(self.state), self.since) if known else UnitMemory()
+
+
+def render_unit(report: UnitReport, *, previous: bytes | None = None) -> tuple[str, bytes]:
+    """(path, content) of a unit's file; `previous` is the file as it is on the branch now."""
+    status = report.status
+    reachable = report.unreachable_since is None
+    body: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "UnitStatus",
+        "unit": str(report.key),
+        "status": str(status.status if reachable else Status.UNKNOWN),
+        "reason": status.reason if reachable else "Unreachable",
+        "cause": one_line(status.cause) if reachable else f"cluster {report.key.cluster} is unreachable",
+        "since": stamp(status.since if report.unreachable_since is None else report.unreachable_since),
+        "lastKnown": "" if reachable else str(status.status),
+        "phase": status.phase,
+        "ready": f"{status.ready_count}/{status.expected_count}",
+        "flags": sorted(str(f) for f in status.flags),
+        "commit": report.commit,
+        "version": report.version,
+        "namespace": report.namespace,
+        "mode": report.mode,
+        "outcome": {"message": one_line(report.outcome)} if report.outcome else None,
+        **_bounded("held", [one_line(text) for text in report.held]),
+        "conditions": [
+            _lean(type=c.type, status=c.status, reason=c.reason, since=stamp(c.since), message=one_line(c.message))
+            for c in status.conditions
+        ],
+        "objects": [
+            _lean(
+                object=object_text(row.ref),
+                status=str(row.status),
+                reason=row.reason,
+                flags=sorted(str(f) for f in row.flags),
+                message=one_line(row.message),
+            )
+            for row in status.objects
+        ],
+        "objectsOmitted": status.omitted,
+        **_bounded("mappingProblems", list(status.problems), 20),
+    }
+    return unit_path(report.key), emit(body, previous)
+
+
+def render_workload(report: WorkloadReport, *, previous: bytes | None = None) -> tuple[str, bytes]:
+    """(path, content) of the file of a Function, Bundle, …"""
+    status = report.status
+    body: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": f"{str(report.workload.kind).capitalize()}Status",
+        "name": report.workload.name,
+        "status": status.state,
+        "cause": one_line(status.cause),
+        "since": stamp(status.since),
+        "previouslyActive": status.previously_active,
+        "version": report.version,
+        "live": f"{status.live}/{status.expected}",
+        "unreachable": status.unreachable,
+        "failed": status.failed,
+        **_bounded("held", [one_line(text) for text in report.held]),
+        **_bounded("instances", [_instance(i) for i in status.instances]),
+    }
+    return workload_path(report.workload), emit(body, previous)
+
+
+def render_function(report: WorkloadReport, *, previous: bytes | None = None) -> tuple[str, bytes]:
+    """(path, content) of a Function's file."""
+    return render_workload(report, previous=previous)
+
+
+def render_cluster(status: ClusterStatus, *, previous: bytes | None = None) -> tuple[str, bytes]:
+    """(path, content) of a cluster's file."""
+    body: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterStatus",
+        "name": status.name,
+        "status": status.state,
+        "reason": status.reason,
+        "message": one_line(status.message),
+        "since": stamp(status.since),
+        "mode": status.mode,
+        "uid": status.uid,
+        "serverVersion": status.server_version,
+        "writer": status.lease_holder,
+        "units": dict(status.units),
+    }
+    return cluster_path(status.name), emit(body, previous)
+
+
+def render_placements(units: Sequence[UnitKey], *, previous: bytes | None = None) -> tuple[str, bytes]:
+    """(path, content) of the file that says which unit is where; a projection of the parents on the clusters."""
+    placed: dict[str, dict[str, str]] = {}
+    for key in sorted(units):
+        placed.setdefault(str(key.workload), {})[key.instance or f"@{key.cluster}"] = key.cluster
+    body = {"apiVersion": API_VERSION, "kind": "Placements", "placements": placed}
+    return placements_path(), emit(body, previous)
+
+
+def read_since(data: bytes | None) -> Previous | None:
+    """What a status file said; None for no file and for one that is not ours. Never raises: it is only a projection."""
+    body = _load(data)
+    if body is None or not isinstance(body.get("status"), str):
+        return None
+    try:
+        since = datetime.fromisoformat(str(body.get("since"))).timestamp()
+    except ValueError:
+        return None
+    return Previous(body["status"], since, body.get("previouslyActive") is True)
+
+
+# -- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def stamp(seconds: float) -> str:
+    """Epoch seconds → `2026-11-30T13:52:43Z`."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def object_text(ref: ObjectRef) -> str:
+    """`Deployment.apps fn-llama/llama`"""
+    return one_line(str(ref), 520)
+
+
+def emit(body: Mapping[str, Any], previous: bytes | None) -> bytes:
+    """The file's bytes; `previous` itself when that means the same. Empty fields are left out."""
+    lean = _lean(**body)
+    before = _load(previous)
+    if previous is not None and before is not None and _meaning(before) == _meaning(lean):
+        return previous
+    text = yaml.dump(lean, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=2000)
+    return (_HEADER + str(text)).encode()
+
+
+def _lean(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {}, 0, False)}
+
+
+def _bounded(name: str, items: list[Any], limit: int = LIST_LIMIT) -> dict[str, Any]:
+    omitted = max(0, len(items) - limit)
+    return {name: items[:limit], f"{name}Omitted": omitted}
+
+
+def _instance(view: InstanceView) -> dict[str, Any]:
+    return _lean(
+        unit=str(view.key),
+        status=str(view.status if view.reachable else Status.UNKNOWN),
+        reason=view.reason if view.reachable else "Unreachable",
+        ready=f"{view.ready_count}/{view.expected_count}",
+        live="yes" if view.live else "no",
+        serving={None: "", True: "yes", False: "no"}[view.serving],
+        flags=sorted(str(f) for f in view.flags),
+        since=stamp(view.since),
+        message=one_line(view.cause),
+    )
+
+
+def _load(data: bytes | None) -> dict[str, Any] | None:
+    if not data or len(data) > 4_000_000:
+        return None
+    try:
+        body = yaml.load(data, yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError, UnicodeError, RecursionError):
+        return None
+    return body if isinstance(body, dict) and body.get("apiVersion") == API_VERSION else None
+
+
+def _meaning(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _meaning(v) for k, v in value.items() if k not in _NO_MEANING}
+    if isinstance(value, list):
+        return [_meaning(v) for v in value]
+    return value
