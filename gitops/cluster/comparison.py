@@ -235,7 +235,10 @@ class _Values:
             else:
                 self.compare_map(declared, live, node, others, path, owned)
         elif isinstance(declared, dict) and not declared:
-            if not isinstance(live, dict):
+            # Members that others put into a declared `{}` are theirs, and an apply never removes them; unless the map is
+            # atomic (`podSelector: {}`): then its new owner took it whole.
+            taken = node is None and bool(live) and _is_atomic_map(node, others)
+            if taken or not isinstance(live, dict):
                 self._add(DifferenceKind.CHANGED, declared, live, path, owned)
         elif isinstance(declared, list) and isinstance(live, list):
             self._compare_list(declared, live, node, others, path, owned)

@@ -48,7 +48,7 @@ class Match(enum.IntEnum):
 
 # -- sameness --------------------------------------------------------------------------------------------------------
 
-_RESOURCE_LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "podFixed"})
+_RESOURCE_LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead", "podFixed"})
 _LIMIT_RANGE_LISTS = frozenset({"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit", "divisor", "averageValue", "targetAverageValue"})
 
@@ -58,8 +58,8 @@ def is_quantity(path: Path) -> bool:
     resources that embed pod templates repeat. A plain text field elsewhere is never taken for one."""
     last = path[-1] if path else ""
     parent = path[-2] if len(path) > 1 else ""
-    if last in _QUANTITY_FIELDS or parent in _RESOURCE_LISTS:
-        return True
+    if last in _QUANTITY_FIELDS or not _RESOURCE_LISTS.isdisjoint(path[-3:-1]):
+        return True  # one map more in between: `resources.limits.custom` of Dynamo
     if parent in _LIMIT_RANGE_LISTS and len(path) > 3 and path[-4] == "limits":
         return True
     return last == "value" and parent == "target"
@@ -79,10 +79,7 @@ def same_scalar(declared: Any, live: Any, *, path: Path, kind: str) -> bool:
     if isinstance(declared, bool) or isinstance(live, bool):
         return False
     if is_quantity(path) and isinstance(declared, (str, int, float)) and isinstance(live, (str, int, float)):
-        try:
-            return bool(quantities.equal_quantities(declared, live))
-        except ValueError:
-            return False
+        return quantities.equal_quantities(declared, live)
     if isinstance(declared, str) and isinstance(live, str) and is_bytes(path, kind):
         return _decoded(declared) == _decoded(live) is not None
     return False

@@ -1,8 +1,8 @@
 """Drift records: what somebody changed on a cluster, in the words of the repository.
 
-A record is about one path of one declared object (or the whole object): what Git declares and where, what was live, who
-did it. Pure: built from a Comparison and the object's provenance, rendered to a plain dict for files and to one sentence
-for logs. Values arrive with secrets replaced already (gitops/cluster/values.py) and are cut to a length here.
+A record is about one path of one declared object (or the whole object): what Git declares and where, what was live,
+who did it. Pure: built from a Comparison and the object's provenance, rendered to a plain dict for files and to one
+sentence for logs. Values arrive with secrets replaced already (gitops/cluster/values.py) and are cut to a length here.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class DriftRecord:
         elif self.kind is DriftKind.OWNERSHIP_LOST:
             what = f"{self.path} of {self.object} is as {declared_at}, but no longer ours"
         elif self.detail is DifferenceKind.ORDER:
-            what = f"{self.path} of {self.object} is in the order {_text(self.live)}, {declared_at} as {_text(self.declared)}"
+            order = f"{_text(self.live)}, {declared_at} as {_text(self.declared)}"
+            what = f"{self.path} of {self.object} is in the order {order}"
         elif self.detail is DifferenceKind.DUPLICATE:
             what = f"{self.path} of {self.object} is there more than once, {declared_at}"
         elif self.live is ABSENT:
@@ -173,7 +174,7 @@ def object_record(
     detected_at: datetime.datetime,
     writer: Writer = UNKNOWN_WRITER,
 ) -> DriftRecord:
-    """A record about the whole object: DELETED or RELABELLED. Nobody records who deletes; `writer` is who relabelled."""
+    """A record about a whole object: DELETED or RELABELLED. Nobody records who deletes; `writer` is who relabelled."""
     return _record(unit, desired, kind, detected_at, writer)
 
 
