@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 from gitops.model.identity import GroupKind, ObjectRef
 from gitops.readiness.owners import OwnerIndex
-from gitops.readiness.statuses import FINE, WORST_FIRST, ChildRecord, Flag, ObjectStatus, Role, Status
+from gitops.readiness.statuses import FINE, WORST_FIRST, Flag, ObjectStatus, Role, Status
 from gitops.readiness.texts import one_line
 
 READY_HOLD = 0.5
@@ -173,7 +173,7 @@ def unit_status(
     memory = memory or UnitMemory()
     unknown_root = RootMemory(ready=memory.status is Status.READY and not memory.roots)
     roots = [
-        _combine(d, _below(d, owners, roles), memory.roots.get(d.ref, unknown_root), now=now, grace=gate_grace)
+        _combine(d, _below(d, owners, roles, now), memory.roots.get(d.ref, unknown_root), now=now, grace=gate_grace)
         for d in declared
     ]
     checks = [c for root in roots for c in root.checks if c > now]
@@ -222,19 +222,28 @@ def unit_status(
 
 
 @dataclass(frozen=True, slots=True)
+class _Child:
+    """A secondary object with its verdict at the time of the look."""
+
+    ref: ObjectRef
+    uid: str
+    status: ObjectStatus
+
+
+@dataclass(frozen=True, slots=True)
 class _Below:
     """What hangs below one declared object; deepest last, objects on their way out left aside."""
 
-    gates: tuple[ChildRecord, ...] = ()
-    leaves: tuple[ChildRecord, ...] = ()  # gates without a gate below them: those are counted
-    diagnoses: tuple[ChildRecord, ...] = ()
+    gates: tuple[_Child, ...] = ()
+    leaves: tuple[_Child, ...] = ()  # gates without a gate below them: those are counted
+    diagnoses: tuple[_Child, ...] = ()
 
 
-def _below(declared: DeclaredStatus, owners: OwnerIndex, roles: Mapping[GroupKind, Role]) -> _Below:
+def _below(declared: DeclaredStatus, owners: OwnerIndex, roles: Mapping[GroupKind, Role], now: float) -> _Below:
     if not declared.uid:
         return _Below()
-    gates: list[ChildRecord] = []
-    diagnoses: list[ChildRecord] = []
+    gates: list[_Child] = []
+    diagnoses: list[_Child] = []
     leaving: set[str] = set()
     parents: set[str] = set()
     for _, record in owners.descendants(declared.uid, namespace=declared.ref.namespace):
@@ -242,27 +251,22 @@ def _below(declared: DeclaredStatus, owners: OwnerIndex, roles: Mapping[GroupKin
             leaving.add(record.uid)  # what belongs to an object being deleted is on its way out as well
             continue
         role = roles.get(record.ref.group_kind) or DEFAULT_ROLES.get(record.ref.group_kind, Role.INFORM)
-        if role is Role.GATE and record.counted:
-            gates.append(record)
+        if role is Role.INFORM or record.outlook is None:
+            continue
+        child = _Child(record.ref, record.uid, record.status(now))
+        if role is Role.DIAGNOSE:
+            diagnoses.append(child)
+        elif record.counted:
+            gates.append(child)
             parents.update(record.owners)
-        elif role is Role.DIAGNOSE:
-            diagnoses.append(record)
-    leaves = tuple(g for g in gates if g.uid not in parents)
-    return _Below(tuple(gates), leaves, tuple(diagnoses))
+    return _Below(tuple(gates), tuple(g for g in gates if g.uid not in parents), tuple(diagnoses))
 
 
 def _combine(declared: DeclaredStatus, below: _Below, memory: RootMemory, *, now: float, grace: float) -> _Root:
-    root = declared.status
-    if declared.refused:
-        root = ObjectStatus(Status.FAILED, "Refused", one_line(declared.refused))
-    elif root is None:
-        if declared.applied:
-            root = ObjectStatus(Status.MISSING, "NotFound", "it was applied and is not there")
-        else:
-            root = ObjectStatus(Status.PROGRESSING, "NotApplied", one_line(declared.waiting) or "waiting for its apply")
+    root = _root_status(declared)
     verdict, cause, lagging = _judge(root, below, memory, now=now, grace=grace)
-    records = (*below.gates, *below.diagnoses)
-    checks = [c for c in (root.next_check, *(r.status.next_check for r in records)) if c is not None]
+    children = (*below.gates, *below.diagnoses)
+    checks = [c for c in (root.next_check, *(c.status.next_check for c in children)) if c is not None]
     if lagging is not None:
         checks.append(lagging + grace)
     counted: tuple[Status, ...] = tuple(g.status.status for g in below.leaves)
@@ -282,29 +286,32 @@ def _combine(declared: DeclaredStatus, below: _Below, memory: RootMemory, *, now
         expected=len(counted),
         required=declared.required,
         checks=tuple(checks),
-        problems=(*root.problems, *(p for r in records for p in r.status.problems)),
+        problems=(*root.problems, *(p for c in children for p in c.status.problems)),
     )
+
+
+def _root_status(declared: DeclaredStatus) -> ObjectStatus:
+    if declared.refused:
+        return ObjectStatus(Status.FAILED, "Refused", one_line(declared.refused))
+    if declared.status is not None:
+        return declared.status
+    if declared.applied:
+        return ObjectStatus(Status.MISSING, "NotFound", "it was applied and is not there")
+    return ObjectStatus(Status.PROGRESSING, "NotApplied", one_line(declared.waiting) or "waiting for its apply")
 
 
 def _judge(
     root: ObjectStatus, below: _Below, memory: RootMemory, *, now: float, grace: float
-) -> tuple[ObjectStatus, ChildRecord | None, float | None]:
-    """(verdict, the object below that explains it, since when a gate of a Ready root lags)."""
-    broken = _deepest(below, lambda s: s.status in (Status.FAILED, Status.DEGRADED))
-    cannot_run = _deepest(below, lambda s: s.status is Status.FAILED and s.reason != "ProgressDeadlineExceeded")
-    waiting = _deepest(below, lambda s: s.status is Status.PROGRESSING, gates_first=True)
+) -> tuple[ObjectStatus, _Child | None, float | None]:
+    """(verdict, the object below that explains it, since when a gate of a Ready root lags). See the module's table."""
+    broken = _deepest(below, _is_broken)
     if root.status is Status.READY:
         if broken is not None:
             return _restate(root, Status.DEGRADED, broken), broken, None
-        lag = _lagging_gate(below)
-        if lag is None:
-            return root, None, None
-        at = memory.lagging_at if memory.lagging_at is not None else now
-        if memory.ready and now < at + grace:
-            return root, None, at
-        outage = lag.status.settled and (memory.ready or memory.lagging_at is not None) and now >= at + grace
-        return _restate(root, Status.DEGRADED if outage else Status.PROGRESSING, lag), lag, at
+        return _judge_lagging(root, below, memory, now=now, grace=grace)
     if root.status is Status.PROGRESSING and Flag.STALE not in root.flags:
+        waiting = _deepest(below, _is_waiting)
+        cannot_run = _deepest(below, _cannot_run)
         if broken is not None and root.settled:
             return _restate(root, Status.DEGRADED, broken), broken, None
         if cannot_run is not None:
@@ -312,30 +319,51 @@ def _judge(
         if waiting is not None:
             return _restate(root, Status.PROGRESSING, waiting), waiting, None
     if root.status in (Status.DEGRADED, Status.FAILED):
-        deeper = broken or waiting
-        return (_restate(root, root.status, deeper), deeper, None) if deeper is not None else (root, None, None)
+        deeper = broken or _deepest(below, _is_waiting)
+        return (_restate(root, root.status, deeper), deeper, None) if deeper else (root, None, None)
     if root.status is Status.UNKNOWN and below.gates and all(g.status.status in FINE for g in below.gates):
         return dataclasses.replace(root, status=Status.READY, flags=root.flags | {Flag.UNVERIFIED}), None, None
     return root, None, None
 
 
-def _lagging_gate(below: _Below) -> ChildRecord | None:
-    lagging = [g for g in below.gates if g.status.status in (Status.PROGRESSING, Status.MISSING, Status.UNKNOWN)]
-    return lagging[-1] if lagging else None
+def _judge_lagging(
+    root: ObjectStatus, below: _Below, memory: RootMemory, *, now: float, grace: float
+) -> tuple[ObjectStatus, _Child | None, float | None]:
+    """A Ready root whose gates are not broken: do they lag behind?"""
+    lagging = [g for g in below.gates if g.status.status in (Status.PROGRESSING, Status.UNKNOWN)]
+    if not lagging:
+        return root, None, None
+    gate, since = lagging[-1], memory.lagging_at if memory.lagging_at is not None else now
+    if memory.ready and now < since + grace:
+        return root, None, since
+    outage = gate.status.settled and now >= since + grace
+    return _restate(root, Status.DEGRADED if outage else Status.PROGRESSING, gate), gate, since
 
 
-def _deepest(below: _Below, wanted: Callable[[ObjectStatus], bool], *, gates_first: bool = False) -> ChildRecord | None:
-    """The last (deepest) matching record; pods explain more than what owns them, unless only waiting is asked for."""
-    groups = (below.gates, below.diagnoses) if gates_first else (below.diagnoses, below.gates)
-    for group in groups:
-        found = [r for r in group if wanted(r.status)]
+def _is_broken(status: ObjectStatus) -> bool:
+    return status.status in (Status.FAILED, Status.DEGRADED)
+
+
+def _is_waiting(status: ObjectStatus) -> bool:
+    return status.status is Status.PROGRESSING
+
+
+def _cannot_run(status: ObjectStatus) -> bool:
+    """Failed for good; a Deployment's own deadline proves nothing (600 s, while a model may load for half an hour)."""
+    return status.status is Status.FAILED and status.reason != "ProgressDeadlineExceeded"
+
+
+def _deepest(below: _Below, wanted: Callable[[ObjectStatus], bool]) -> _Child | None:
+    """The deepest matching object: pods say more than what owns them."""
+    for group in (below.diagnoses, below.gates):
+        found = [child for child in group if wanted(child.status)]
         if found:
             return found[-1]
     return None
 
 
-def _restate(root: ObjectStatus, status: Status, cause: ChildRecord) -> ObjectStatus:
-    """The root's verdict in the words of what explains it, unless the root is of that status and says more itself."""
+def _restate(root: ObjectStatus, status: Status, cause: _Child) -> ObjectStatus:
+    """The verdict in the words of what explains it; the root's own reason stays where the status does."""
     below = cause.status
     message = f"{cause.ref.kind} {cause.ref.name} {below.reason or below.status}"
     if below.message:

@@ -24,10 +24,13 @@ from gitops.readiness.freshness import (
     status_mark,
 )
 from gitops.readiness.mapping import CompiledMapping, CompiledRule, Template
-from gitops.readiness.statuses import PRECEDENCE, AppliedMark, Flag, ObjectMemory, ObjectStatus, Status
+from gitops.readiness.statuses import PRECEDENCE, AppliedMark, Flag, ObjectMemory, ObjectStatus, Outlook, Status
 from gitops.readiness.texts import one_line
 
 NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
+MAX_STEPS = 8
+"""Verdicts to foresee for one object; a mapping has a few hold times and one deadline."""
+
 _NO_FLAGS: frozenset[Flag] = frozenset()
 _STALE = frozenset({Flag.STALE})
 
@@ -93,6 +96,27 @@ def evaluate(
     elif freshness is Freshness.ASSUMED and found.status in (Status.READY, Status.COMPLETED):
         found = dataclasses.replace(found, flags=found.flags | {Flag.UNVERIFIED})
     return _conclude(look, found, stale=stale)
+
+
+def foresee(
+    obj: Mapping[str, Any],
+    mapping: CompiledMapping,
+    *,
+    now: float,
+    memory: ObjectMemory | None = None,
+    applied: AppliedMark | None = None,
+    context: Mapping[str, Any] = NO_CONTEXT,
+) -> Outlook:
+    """evaluate(), and what it would answer later about this same object: the object may be dropped afterwards."""
+    status, kept = evaluate(obj, mapping, now=now, memory=memory, applied=applied, context=context)
+    steps = [(now, status, kept)]
+    for _ in range(MAX_STEPS):
+        at = status.next_check
+        if at is None or at <= steps[-1][0]:
+            break
+        status, kept = evaluate(obj, mapping, now=at, memory=kept, applied=applied, context=context)
+        steps.append((at, status, kept))
+    return Outlook(tuple(steps))
 
 
 # -- what is remembered ----------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gitops.model.identity import GroupVersionKind, ObjectRef
-from gitops.readiness.evaluating import NO_CONTEXT, evaluate
+from gitops.readiness.evaluating import NO_CONTEXT, foresee
 from gitops.readiness.mapping import CompiledMapping
-from gitops.readiness.statuses import ChildRecord, ObjectMemory, ObjectStatus, Status
+from gitops.readiness.statuses import ChildRecord, ObjectMemory, Status
 
 MAX_DEPTH = 4
 """Graph → component → Deployment → ReplicaSet → Pod is 4 steps; nothing we know is deeper."""
@@ -42,15 +42,17 @@ def project(
     context: Mapping[str, Any] = NO_CONTEXT,
 ) -> ChildRecord:
     """A secondary object reduced to what aggregation needs. Pass the memory of the record it replaces."""
-    status, kept = evaluate(obj, mapping, now=now, memory=memory, context=context)
-    return ChildRecord(ref_of(obj), kept.uid, owner_uids(obj), status, kept, mapping.counted)
+    outlook = foresee(obj, mapping, now=now, memory=memory, context=context)
+    status, kept = outlook.at(now)
+    terminating = status.status is Status.TERMINATING
+    return ChildRecord(ref_of(obj), kept.uid, owner_uids(obj), terminating, outlook, mapping.counted)
 
 
 def link(obj: Mapping[str, Any]) -> ChildRecord:
     """A record for a kind that is watched as metadata only: it joins owner and grandchildren, and says nothing."""
     metadata = obj.get("metadata") or {}
-    status = Status.TERMINATING if metadata.get("deletionTimestamp") else Status.UNKNOWN
-    return ChildRecord(ref_of(obj), str(metadata.get("uid", "")), owner_uids(obj), ObjectStatus(status), counted=False)
+    terminating = bool(metadata.get("deletionTimestamp"))
+    return ChildRecord(ref_of(obj), str(metadata.get("uid", "")), owner_uids(obj), terminating, counted=False)
 
 
 class OwnerIndex:

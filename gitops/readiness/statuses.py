@@ -86,6 +86,10 @@ class ObjectStatus:
     problems: tuple[str, ...] = ()
 
 
+NO_VERDICT = ObjectStatus(Status.UNKNOWN, "NotLooked")
+"""Of an object that is only known as a link between others."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectMemory:
     """What must be kept of an object so that hold times, deadlines and freshness work. Keep the newest one per uid.
@@ -119,16 +123,41 @@ class AppliedMark:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """The verdict on an object now, and what it becomes by time alone: hold times, settle times and deadlines depend on
+    nothing but the object as it is, so the object itself need not be kept until they expire.
+
+    `steps`: (from when, verdict, memory), in order of time; never empty.
+    """
+
+    steps: tuple[tuple[float, ObjectStatus, ObjectMemory], ...]
+
+    def at(self, now: float) -> tuple[ObjectStatus, ObjectMemory]:
+        """What holds at `now`, as long as no event has come."""
+        found = self.steps[0]
+        for step in self.steps[1:]:
+            if step[0] <= now:
+                found = step
+        return found[1], found[2]
+
+    def next_change(self, now: float) -> float | None:
+        return next((at for at, _, _ in self.steps if at > now), None)
+
+
+@dataclass(frozen=True, slots=True)
 class ChildRecord:
-    """A secondary object after projection: its verdict and links, never the object."""
+    """A secondary object after projection: its verdicts and links, never the object. `outlook` None: a mere link."""
 
     ref: ObjectRef
     uid: str
     owners: tuple[str, ...]
-    status: ObjectStatus
-    memory: ObjectMemory | None = None
+    terminating: bool = False
+    outlook: Outlook | None = None
     counted: bool = True
 
-    @property
-    def terminating(self) -> bool:
-        return self.status.status is Status.TERMINATING
+    def status(self, now: float) -> ObjectStatus:
+        return self.outlook.at(now)[0] if self.outlook else NO_VERDICT
+
+    def memory(self, now: float) -> ObjectMemory | None:
+        """What project() needs of the record it replaces."""
+        return self.outlook.at(now)[1] if self.outlook else None

@@ -1,8 +1,8 @@
 """Where things are written on the status branch.
 
-Names come from people and may hold capitals or underscores, so two may differ in letter case only: whatever is not plain
-lower case is folded and gets `+` and a digest of the real name (`+` is in no name). A path built here stays under its
-folder on every file system: no separators, no `.git`, no device names of Windows, at most 255 bytes an element.
+Names come from people and may hold capitals or underscores, so two may differ in letter case only: whatever is not
+plain lower case is folded and gets `+` and a digest of the real name (`+` is in no name). A path built here stays under
+its folder on every file system: no separators, no `.git`, no device names of Windows, at most 255 bytes an element.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ def render_readme(
     clusters: Sequence[ClusterStatus],
     complete: bool = True,
     errors: Sequence[str] = (),
+    previous: bytes | None = None,
 ) -> tuple[str, bytes]:
     """(path, content). `head` is the last observed commit of the watched branch; `errors` are findings of severity
     error, one line each; `complete` False when something unreadable hides which workloads exist."""
@@ -63,8 +64,20 @@ def render_readme(
     if errors:
         lines += ["## Errors", ""]
         lines += [f"- {_text(error)}" for error in errors[:ROW_LIMIT]]
-        lines += _more(len(errors)) + [""]
-    return readme_path(), ("\n".join(lines).rstrip() + "\n").encode()
+        lines += [*_more(len(errors)), ""]
+    text = "\n".join(lines).rstrip() + "\n"
+    if previous is not None and _meaning(previous.decode("utf-8", "replace")) == _meaning(text):
+        return readme_path(), previous
+    return readme_path(), text.encode()
+
+
+_CELLS = re.compile(r"(?<!\\)\|")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def _meaning(text: str) -> list[list[str]]:
+    """The cells of each line without times and without the last column: what operators say moves all the time."""
+    return [[c for c in _CELLS.split(line)[:-2] if not _STAMP.search(c)] or [line] for line in text.splitlines()]
 
 
 def _workloads(reports: Sequence[WorkloadReport]) -> list[str]:
@@ -80,7 +93,8 @@ def _workloads(reports: Sequence[WorkloadReport]) -> list[str]:
         if report.held:
             why = f"held at its last good commit: {report.held[0]}" + (f"; {why}" if why else "")
         lines.append(
-            f"| {_mark(status.state)} | [{_text(str(report.workload))}]({link}) | {status.state} "
+            f"| {_mark(status.state)} | [{_text(str(report.workload))}]({link}) "
+            f"| {status.state}{' (held)' if report.held else ''} "
             f"| {status.live}/{status.expected} | {stamp(status.since)} | {_text(why)} |"
         )
     return [*lines, *_more(len(reports)), ""]
