@@ -165,6 +165,7 @@ class Applier(Objects):
             result = ApplyResult.CONFIGURED
         payload: dict[str, Any] = msgspec.json.decode(sent)
         comparison = fields.compare(payload, live, self.manager)
+        fingerprint = fields.fingerprint(payload, live, self.manager)
         return ApplyOutcome(
             ref=obj.ref,
             gvk=obj.gvk,
@@ -173,8 +174,8 @@ class Applier(Objects):
             uid=metadata.get("uid", ""),
             resource_version=metadata.get("resourceVersion", ""),
             generation=metadata.get("generation", 0),
-            entry_digest=fields.entry_digest(live, self.manager),
-            values_digest=fields.values_digest(payload, live, self.manager),
+            entry_digest=fingerprint.entry_digest,
+            values_digest=fingerprint.values_digest,
             overridden=tuple(difference.path for difference in comparison.differences),
             warnings=response.warnings[:MAX_WARNINGS],
             live=live,

@@ -95,19 +95,19 @@ async def claim(
     objects: Objects, wanted: Claim, *, cluster: ClusterName, manager: str
 ) -> Claim | ClaimRefused | ApiError:
     """Take or confirm the claim. Needs `gitops-system`. Returns what is stored when it is ours."""
-    for _ in range(2):
-        live = await objects.get(_CONFIG_MAP, _REF)
-        if isinstance(live, ApiError):
-            return live
-        if live is not None:
-            return _judged(live, wanted, cluster)
-        body = _body(wanted, cluster)
-        created = await objects.create(_CONFIG_MAP, _REF, body, manager=manager)
+    live = await objects.get(_CONFIG_MAP, _REF)
+    if live is None:
+        created = await objects.create(_CONFIG_MAP, _REF, _body(wanted, cluster), manager=manager)
         if not isinstance(created, ApiError):
             return wanted
         if created.reason != "AlreadyExists":
             return created
-    return created
+        live = await objects.get(_CONFIG_MAP, _REF)  # somebody was faster: theirs counts
+        if live is None:
+            return created
+    if isinstance(live, ApiError):
+        return live
+    return _judged(live, wanted, cluster)
 
 
 _REF = ObjectRef("", "ConfigMap", SYSTEM_NAMESPACE, CLAIM_NAME)

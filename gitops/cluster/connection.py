@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import io
 import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -30,6 +31,9 @@ from gitops.model.identity import ClusterName
 
 JSON = "application/json"
 USER_AGENT = "gitops-reconciler"
+
+LARGE_BODY = 1 << 20
+"""Above this a body is sent in pieces, so that writing it does not hold up the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +251,7 @@ class Connection:
                 http.request(
                     method,
                     self._url(path, query),
-                    data=body,
+                    data=io.BytesIO(body) if body is not None and len(body) > LARGE_BODY else body,
                     headers=await self._authorized(headers),
                     timeout=self._timeout(timeout),
                     allow_redirects=False,
