@@ -77,7 +77,8 @@ class NamespaceContents:
             error = response.error(resource=resource.plural)
             # 404: the kind went away since discovery; 405: it cannot be listed after all.
             return Contents() if error.cls is ErrorClass.GONE or response.status in (404, 405) else error
-        foreign, going = [], []
+        foreign: list[ObjectRef] = []
+        going: list[ObjectRef] = []
         for item in response.json().get("items") or ():
             metadata = item.get("metadata") or {}
             if (gvk.kind, metadata.get("name")) in IGNORED_OBJECTS:

@@ -15,7 +15,8 @@ from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
 from gitops.plan.units import DesiredObject, Unit
-from gitops.readiness.statuses import AppliedMark, ObjectMemory, ObjectStatus
+from gitops.readiness.aggregating import UnitMemory, UnitStatus
+from gitops.readiness.statuses import AppliedMark, Outlook
 from gitops.reconcile.fights import Heat
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.report.drift import DriftRecord
@@ -40,12 +41,13 @@ class ObjectRecord:
     applied: bytes = b""  # digest of the desired object that it satisfies
     last_desired: bytes = b""  # digest of the desired object last compared or applied
     deleting: bool = False
+    awaiting: str = ""  # resourceVersion that our last write answered, until the watch has caught up with it
+    suspect: bool = False  # it left the watch: deleted or relabelled, to be read before anything is done
     in_flight: bool = False  # our own write is under way: events wait in `pending`
     pending: Mapping[str, Any] | None = None
     mark: AppliedMark | None = None
-    memory: ObjectMemory | None = None
-    status: ObjectStatus | None = None
-    overridden: tuple[str, ...] = ()  # paths that admission changed in our last apply
+    outlook: Outlook | None = None  # the verdict on it, now and by time alone
+    overridden: tuple[tuple[str | int, ...], ...] = ()  # paths that admission changed in our last apply
     drifted_at: float | None = None  # when the drift that is being repaired was seen
     heat: Heat = field(default_factory=Heat)
 
@@ -61,6 +63,8 @@ class UnitState:
     outcome: UnitOutcome = field(default_factory=lambda: UnitOutcome(SyncState.PENDING, "not looked at yet"))
     attempts: int = 0
     drifts: list[DriftRecord] = field(default_factory=list)
+    status: UnitStatus | None = None
+    memory: UnitMemory = field(default_factory=UnitMemory)
     fused: str = ""  # the sentence of a blown fuse; deletions wait for consent
 
 
@@ -90,6 +94,9 @@ class ClusterState:
         self.parents: dict[UnitKey, ParentRecord] = {}
         self.objects: dict[ObjectRef, ObjectRecord] = {}
         self.units: dict[UnitKey, UnitState] = {}
+        self.by_uid: dict[str, UnitKey] = {}
+        self.parents_complete = True  # no parent was unreadable
+        self.pauses: dict[UnitKey, str] = {}  # `gitops/pause-until` seen on parents since they were loaded
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
 
     def assign(self, assignment: Assignment) -> list[UnitKey]:

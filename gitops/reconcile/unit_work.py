@@ -7,25 +7,27 @@ observed anew; an interrupted one leaves a parent that names whatever may have b
 from __future__ import annotations
 
 import asyncio
+import datetime
 import itertools
 import logging
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from gitops.cluster.adopting import folded_managers, foreign_owner
-from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
+from gitops.cluster.applying import Applier, ApplyResult
+from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ApiError, ErrorClass
-from gitops.cluster.parents import PREFLIGHT_NAMESPACE, ParentStore
-from gitops.model.identity import ObjectRef, UnitKey
+from gitops.cluster.parents import ParentStore
+from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord, applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason, UnitPlan, plan_removal, plan_unit, settled_members
 from gitops.plan.units import DesiredObject, Mode, Unit
-from gitops.reconcile.metrics import Metrics
-from gitops.reconcile.options import EngineOptions
+from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
 from gitops.reconcile.pruning import Pruner, PruneReport
-from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.reconcile.sightings import Sightings
+from gitops.reconcile.state import ClusterState
+from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class _Run:
     applied: int = 0
     repaired: int = 0
     look_again: bool = False
+    retry_after: float | None = None
 
     def fail(self, desired: DesiredObject, error: ApiError) -> None:
         self.stopped.add(desired.component)
@@ -62,8 +65,7 @@ class _Run:
 
 
 class UnitWork:
-    """Executes units of one cluster. `absorb` takes a successful apply's answer into the object's record;
-    `may_write` is False as soon as another daemon may be writing."""
+    """Executes units of one cluster. `may_write` is False as soon as another daemon may be writing."""
 
     def __init__(
         self,
@@ -72,23 +74,17 @@ class UnitWork:
         applier: Applier,
         parents: ParentStore,
         pruner: Pruner,
-        options: EngineOptions,
-        metrics: Metrics,
-        absorb: Callable[[DesiredObject, ObjectRecord, ApplyOutcome], None],
+        context: Context,
+        sightings: Sightings,
         may_write: Callable[[], bool],
-        clock: Callable[[], float],
-        rng: random.Random,
     ) -> None:
         self._state = state
         self._applier = applier
         self._parents = parents
         self._pruner = pruner
-        self._options = options
-        self._metrics = metrics
-        self._absorb = absorb
+        self._context = context
+        self._sightings = sightings
         self._may_write = may_write
-        self._clock = clock
-        self._rng = rng
 
     async def run(self, key: UnitKey) -> UnitOutcome:
         """One attempt at the unit. Expected failures are in the outcome; what is raised is a defect."""
@@ -107,22 +103,60 @@ class UnitWork:
 
     async def _enforce(self, unit: Unit, record: ParentRecord | None) -> UnitOutcome:
         unit_state = self._state.units[unit.key]
-        observed = self._state.observed(unit.objects)
-        plan = plan_unit(unit, record=record, observed=observed, may_prune=not unit_state.fused)
-        run = _Run(unit)
+        unread = await self._read_suspects(unit)
+        if unread is not None:
+            return self._failed(unit_state.attempts, "an object that left the watch cannot be read", unread)
+        paused_for = self._paused_for(unit.key, record)
+        plan = plan_unit(
+            replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
+            record=record,
+            observed=self._state.observed(unit.objects),
+            may_prune=not unit_state.fused,
+        )
+        run = _Run(unit, retry_after=paused_for or None)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
             stored = await self._parents.write(self._named(plan, unit))
             if isinstance(stored, ApiError):
-                return self._no_parent(unit_state.attempts, stored)
+                return await self._no_parent(unit.key, stored)
             plan = replace(plan, record=self._keep(stored))
         await self._preflight(run, steps)
         for _, stage in itertools.groupby(steps, key=lambda step: step.object.stage):
             await asyncio.gather(*(self._apply(run, step) for step in stage))
+        for step in plan.suppressed:
+            self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
         pruned = PruneReport()
         if plan.prune and not run.problems and self._may_write():
             pruned = await self._prune(unit.key, plan)
         return await self._settle(unit, plan, run, pruned)
+
+    async def _read_suspects(self, unit: Unit) -> ApiError | None:
+        """Objects that left the watch were deleted or relabelled (ssa-live 33): read them, then decide."""
+        for desired in unit.objects:
+            record = self._state.objects.get(desired.ref)
+            if record is None or not record.suspect:
+                continue
+            live = await self._applier.get(desired.gvk, desired.ref)
+            if isinstance(live, ApiError):
+                return live
+            record.suspect = False
+            if live is None:
+                self._sightings.gone(unit.key, desired)
+            else:
+                self._sightings.see(unit.key, desired, record, live, relabelled=True)
+        return None
+
+    def _paused_for(self, key: UnitKey, record: ParentRecord | None) -> float:
+        """Seconds for which the break-glass annotation on the parent suspends repairs; 0 when it does not."""
+        text = self._state.pauses.get(key, record.pause_until if record else "")
+        try:
+            until = datetime.datetime.fromisoformat(text) if text else None
+        except ValueError:
+            _log.warning("the pause %r on the parent of %s is no RFC 3339 time and is ignored", text[:64], key)
+            return 0.0
+        if until is None or until.tzinfo is None:
+            return 0.0
+        return max(0.0, until.timestamp() - self._context.wall())
 
     def _uncontested(self, plan: UnitPlan, run: _Run) -> list[Apply]:
         """The applies without repairs of objects that another writer keeps undoing."""
@@ -131,10 +165,11 @@ class UnitWork:
             record = self._state.objects.get(step.object.ref)
             pause = 0.0
             if step.reason is Reason.DRIFT and record is not None:
-                pause = record.heat.contested_for(self._clock(), self._options.fights)
+                pause = record.heat.contested_for(self._context.clock(), self._context.options.fights)
             if pause > 0:
                 sentence = f"another writer keeps undoing our repair; left alone for {pause:.0f} s"
                 run.problems.append(ObjectProblem(step.object.ref, SyncState.CONTESTED, sentence))
+                self._sightings.repaired(run.unit.key, step.object.ref, Repair.CONTESTED)
                 run.errors.append(ApiError(ErrorClass.RETRY, message=sentence, retry_after=pause))
             else:
                 steps.append(step)
@@ -203,14 +238,14 @@ class UnitWork:
             outcome = await self._applier.apply(desired, uid=step.uid or None)
         finally:
             record.in_flight = False
-        self._metrics.applied(self._state.name, str(outcome.result))
+        self._context.metrics.applied(self._state.name, str(outcome.result))
         if outcome.error is None:
             run.applied += 1
             if step.reason is Reason.DRIFT:
                 run.repaired += 1
-                record.heat = record.heat.heated(self._clock(), self._options.fights)
+                record.heat = record.heat.heated(self._context.clock(), self._context.options.fights)
                 if record.drifted_at is not None:
-                    self._metrics.repaired(self._state.name, self._clock() - record.drifted_at)
+                    self._context.metrics.repaired(self._state.name, self._context.clock() - record.drifted_at)
             record.drifted_at = None
             if (
                 desired.gvk.kind == "Namespace"
@@ -218,13 +253,16 @@ class UnitWork:
                 and outcome.result is not ApplyResult.CREATED
             ):
                 run.look_again = True  # it existed unseen: what is in it must be checked where it is
-            self._absorb(desired, record, outcome)
+            self._sightings.absorb(desired, record, outcome)
+            verdict = Repair.OVERRIDDEN if outcome.overridden else Repair.REPAIRED
+            self._sightings.repaired(run.unit.key, desired.ref, verdict)
         elif outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and step.uid:
             # Gone or replaced since it was observed; a repair never re-creates blindly.
-            self._state.objects.pop(desired.ref, None)
+            record.suspect = True
+            self._sightings.absorb(desired, record, outcome)
             run.fail(desired, outcome.error)
         else:
-            self._absorb(desired, record, outcome)
+            self._sightings.absorb(desired, record, outcome)
             run.fail(desired, outcome.error)
 
     async def _prune(self, key: UnitKey, plan: UnitPlan) -> PruneReport:
@@ -249,7 +287,7 @@ class UnitWork:
         if settled != plan.record and unit.mode is not Mode.PAUSED and self._may_write():
             stored = await self._parents.write(settled)
             if isinstance(stored, ApiError):
-                return self._no_parent(unit_state.attempts, stored)
+                return await self._no_parent(unit.key, stored)
             self._keep(stored)
         return self._outcome(unit, plan, run, pruned)
 
@@ -260,6 +298,8 @@ class UnitWork:
         retry = self._retry(unit_state.attempts + 1, (*run.errors, *pruned.errors))
         if run.look_again:
             retry = 0.0
+        elif retry is None or (run.retry_after is not None and run.retry_after < retry):
+            retry = run.retry_after
         previews = tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed)
         counts = {"applied": run.applied, "repaired": run.repaired, "pruned": len(pruned.deleted), "previews": previews}
         if unit_state.fused:
@@ -286,13 +326,13 @@ class UnitWork:
         if not members:
             error = await self._parents.delete(record)
             if error is not None:
-                return self._no_parent(unit_state.attempts, error)
+                return await self._no_parent(record.unit, error)
             self._state.parents.pop(record.unit, None)
             return UnitOutcome(SyncState.REMOVED, "removed", pruned=len(report.deleted))
         if members != record.members:
             stored = await self._parents.write(replace(record, members=members))
             if isinstance(stored, ApiError):
-                return self._no_parent(unit_state.attempts, stored)
+                return await self._no_parent(record.unit, stored)
             self._keep(stored)
         retry = (
             report.retry_after
@@ -304,21 +344,25 @@ class UnitWork:
 
     # -- failing -----------------------------------------------------------------------------------------------------
 
-    def _no_parent(self, attempts: int, error: ApiError) -> UnitOutcome:
+    async def _no_parent(self, key: UnitKey, error: ApiError) -> UnitOutcome:
+        if error.cls is ErrorClass.STALE:
+            # Another writer's record is stored: it is the truth, what we held is not.
+            stored = await self._parents.load(key)
+            if isinstance(stored, ParentRecord):
+                self._keep(stored)
+            elif stored is None:
+                self._state.parents.pop(key, None)
+        return self._failed(self._state.units[key].attempts, "the parent cannot be written", error)
+
+    def _failed(self, attempts: int, what: str, error: ApiError) -> UnitOutcome:
         state = STATE_OF.get(error.cls, SyncState.RETRYING)
-        return UnitOutcome(
-            state, f"the parent cannot be written: {error}", retry_after=self._retry(attempts + 1, [error])
-        )
+        return UnitOutcome(state, f"{what}: {error}", retry_after=self._retry(attempts + 1, [error]))
 
     def _retry(self, attempt: int, errors: Iterable[ApiError]) -> float | None:
-        return min((error.wait(attempt, self._rng) for error in errors), default=None)
+        return min((error.wait(attempt, self._context.rng) for error in errors), default=None)
 
 
 def _sentence(problems: Iterable[ObjectProblem], state: SyncState) -> str:
     of_state = [p for p in problems if p.state is state]
     more = f" (and {len(of_state) - 1} more)" if len(of_state) > 1 else ""
     return f"{of_state[0].object}: {of_state[0].message}{more}"
-
-
-def problem_refs(outcome: UnitOutcome) -> frozenset[ObjectRef]:
-    return frozenset(p.object for p in outcome.problems)

@@ -1,0 +1,244 @@
+"""One worker per cluster: its own failure domain. It opens sessions for as long as the cluster is declared, tells what
+is known of it, and costs the other clusters nothing when it does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gitops.cluster.claims import Claim
+from gitops.cluster.connection import Connection
+from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, backoff
+from gitops.model.documents import Cluster
+from gitops.model.identity import ClusterName, ClusterUid, ReconcilerName, UnitKey
+from gitops.reconcile.context import Context
+from gitops.reconcile.judging import judge
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.session import Refused, Session, Told
+from gitops.reconcile.state import Assignment, ClusterState
+
+_log = logging.getLogger(__name__)
+
+UNREACHABLE_AFTER = 8.0
+"""Seconds without an answer before a cluster is called unreachable: a renewal and its repetition."""
+
+CREDENTIALS_CHECK = 30.0
+"""Seconds between looks at credentials that are missing."""
+
+
+class Connector(Protocol):
+    """Opens connections by the name of the credentials (gitops/daemon.py: a folder of kubeconfigs)."""
+
+    async def open(self, cluster: Cluster) -> Connection:
+        """Raises RequestFailed."""
+        ...
+
+    def changed(self, cluster: Cluster) -> bool:
+        """Are the credentials other ones than when the connection was opened?"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """How we stand with the cluster. `since`: seconds since the epoch of the last answer when it does not answer
+    (or of the first try, when it never did), else of the first answer."""
+
+    reachable: bool
+    since: float
+    reason: str = ""
+    message: str = ""
+
+
+class ClusterWorker:
+    """`parents_known` is called when the cluster's parents were read: they pin instances. `touched` when something
+    that status files say may have changed (None: of the cluster itself)."""
+
+    def __init__(
+        self,
+        document: Cluster,
+        *,
+        reconciler: ReconcilerName,
+        claim: Claim,
+        connector: Connector,
+        context: Context,
+        parents_known: Callable[[], None],
+        touched: Callable[[ClusterName, UnitKey | None], None],
+    ) -> None:
+        self.name = ClusterName(document.metadata.name)
+        self.document = document
+        self.state = ClusterState(self.name, reconciler)
+        self.contact = Contact(False, context.wall(), "NeverReached", "not reached yet")
+        self.uid: ClusterUid | None = None
+        self.settled = asyncio.Event()
+        """Set once the parents are known or the cluster did not answer the first time."""
+        self._claim = claim
+        self._connector = connector
+        self._context = context
+        self._parents_known = parents_known
+        self._touched = touched
+        self._session: Session | None = None
+        self._heard_at: float | None = None
+        self._stopping = False
+        self._timers: dict[UnitKey, asyncio.TimerHandle] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"cluster {self.name}")
+
+    async def stop(self, *, grace: float) -> None:
+        """Finish the calls in flight, release the Lease, close the connection."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close(grace=grace)
+            self._session = None
+        for timer in self._timers.values():
+            timer.cancel()
+
+    async def _run(self) -> None:
+        attempt = 0
+        while not self._stopping:
+            try:
+                await self._one_session()
+                attempt = 0
+            except RequestFailed as failed:
+                attempt += 1
+                self._unreachable(failed.error)
+                await self._pause(backoff(ErrorClass.UNREACHABLE, attempt, self._context.rng))
+            except Refused as refused:
+                self._known(Contact(True, self._context.wall(), "Refused", str(refused)))
+                self.settled.set()
+                await self._pause(CREDENTIALS_CHECK)
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                _log.exception("unexpected error on cluster %s; begun again in 5 s", self.name)
+                await self._pause(5.0)
+
+    async def _one_session(self) -> None:
+        connection = await self._connector.open(self.document)
+        told = Told(parents_known=self._on_parents, touched=self.touch, heartbeat=self._heartbeat)
+        session = Session(connection, self.state, self._context, told, claim=self._claim)
+        try:
+            await session.prepare(self.document)
+            self._identify(session.uid)
+            self._session = session
+            await session.serve(until=self._outdated)
+        finally:
+            if not self._stopping:
+                self._session = None
+                await session.close(grace=1.0)
+
+    def _outdated(self) -> bool:
+        return self._connector.changed(self.document)
+
+    def _identify(self, uid: ClusterUid | None) -> None:
+        """Another cluster under an old name is first contact: what was known of the old one proves nothing there."""
+        if self.uid is not None and uid != self.uid:
+            _log.warning("cluster %s is another cluster now (kube-system uid changed): first contact", self.name)
+            assignment = self.state.assignment
+            self.state = ClusterState(self.name, self.state.reconciler)
+            if assignment is not None:
+                self.state.assign(assignment)
+        self.uid = uid
+
+    async def _pause(self, seconds: float) -> None:
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    # -- contact -----------------------------------------------------------------------------------------------------
+
+    def _heartbeat(self, error: ApiError | None) -> None:
+        now = self._context.wall()
+        if error is None or error.cls is not ErrorClass.UNREACHABLE:
+            was_reachable = self.contact.reachable
+            self._heard_at = now
+            reason = "" if error is None else error.reason or str(error.cls)
+            message = "" if error is None else str(error)
+            if not was_reachable or (self.contact.reason, self.contact.message) != (reason, message):
+                self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
+            if not was_reachable and self._session is not None:
+                self._session.recovered()
+        elif self._heard_at is None or now - self._heard_at >= UNREACHABLE_AFTER:
+            self._unreachable(error)
+
+    def _unreachable(self, error: ApiError) -> None:
+        if self.contact.reachable or self.contact.reason == "NeverReached":
+            since = self._heard_at if self._heard_at is not None else self.contact.since
+            _log.warning("cluster %s does not answer: %s", self.name, error)
+            self._known(Contact(False, since, "Unreachable", str(error)))
+        self.settled.set()
+
+    def _known(self, contact: Contact) -> None:
+        if contact != self.contact:
+            self.contact = contact
+            self._context.metrics.cluster_reachable(self.name, contact.reachable)
+            self._touched(self.name, None)
+
+    def _on_parents(self) -> None:
+        self.settled.set()
+        self._parents_known()
+
+    @property
+    def parents_are_known(self) -> bool:
+        return self._session is not None and self._session.may_write()
+
+    @property
+    def standby(self) -> str:
+        """Who writes to this cluster instead of us; "" when we do."""
+        return self._session.standby if self._session is not None else ""
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def assign(self, document: Cluster, assignment: Assignment) -> None:
+        """Take a head's units. Called for every head; unchanged units cost nothing."""
+        if document.spec.credentials != self.document.spec.credentials:
+            self._wake.set()
+        self.document = document
+        changed = self.state.assign(assignment)
+        if self._session is not None:
+            self._session.assigned(changed)
+        for key in changed:
+            self.touch(key)
+
+    def retry(self) -> None:
+        """Something that may help happened (new credentials): look again at once."""
+        self._wake.set()
+
+    async def idle(self) -> None:
+        if self._session is not None:
+            await self._session.queue.idle()
+
+    def touch(self, key: UnitKey) -> None:
+        """Something of a unit moved: judge it anew and tell, and again when time alone may change it."""
+        session = self._session
+        if session is not None:
+            at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
+            timer = self._timers.pop(key, None)
+            if timer is not None:
+                timer.cancel()
+            if at is not None:
+                delay = max(0.05, at - self._context.wall())
+                self._timers[key] = asyncio.get_running_loop().call_later(delay, self.touch, key)
+        self._touched(self.name, key)
+
+    def settled_units(self) -> dict[UnitKey, UnitOutcome]:
+        """Outcomes of units that need nothing more until something changes."""
+        return {
+            key: unit.outcome
+            for key, unit in self.state.units.items()
+            if unit.outcome.state is not SyncState.PENDING and unit.outcome.retry_after is None
+        }

@@ -1,0 +1,79 @@
+"""The status of a unit from its records and what hangs below them. Pure; called when something of it moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitops.model.identity import GroupKind, ObjectRef, UnitKey
+from gitops.plan.units import DesiredObject
+from gitops.readiness.aggregating import DEFAULT_ROLES, DeclaredStatus, unit_status
+from gitops.readiness.mapping import Mappings
+from gitops.readiness.owners import OwnerIndex
+from gitops.readiness.statuses import Role
+from gitops.reconcile.context import Context
+from gitops.reconcile.outcomes import ObjectProblem, SyncState
+from gitops.reconcile.state import ClusterState, UnitState
+
+
+def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Context) -> float | None:
+    """Bring `UnitState.status` up to date; returns when time alone may change it (seconds since the epoch)."""
+    unit, unit_state = state.unit(key), state.units.get(key)
+    if unit is None or unit_state is None:
+        return None
+    now = context.wall()
+    problems = {p.object: p for p in unit_state.outcome.problems}
+    declared = [
+        _declared(state, unit_state, desired, problems.get(desired.ref), mappings=context.mappings, now=now)
+        for desired in unit.objects
+    ]
+    unit_state.status, unit_state.memory = unit_status(
+        declared, owners=owners, now=now, roles=_roles(unit.operator_types, context), memory=unit_state.memory
+    )
+    changes = [
+        change
+        for desired in unit.objects
+        if (record := state.objects.get(desired.ref)) is not None
+        and record.outlook is not None
+        and (change := record.outlook.next_change(now)) is not None
+    ]
+    if unit_state.status.next_check is not None:
+        changes.append(unit_state.status.next_check)
+    return min(changes, default=None)
+
+
+def _declared(
+    state: ClusterState,
+    unit_state: UnitState,
+    desired: DesiredObject,
+    problem: ObjectProblem | None,
+    *,
+    mappings: Mappings,
+    now: float,
+) -> DeclaredStatus:
+    record = state.objects.get(desired.ref)
+    seen = record is not None and bool(record.uid) and record.outlook is not None
+    waiting, refused = unit_state.outcome.sentence, ""
+    if problem is not None:
+        waiting = problem.message
+        if problem.state is SyncState.REFUSED:
+            refused = problem.message
+    return DeclaredStatus(
+        ref=desired.ref,
+        status=record.outlook.at(now)[0] if seen and record is not None and record.outlook is not None else None,
+        uid=record.uid if record is not None else "",
+        applied=seen or _was_applied(state, unit_state.key, desired.ref),
+        counted=mappings.for_kind(desired.gvk).counted,
+        waiting=waiting,
+        refused=refused,
+    )
+
+
+def _was_applied(state: ClusterState, key: UnitKey, ref: ObjectRef) -> bool:
+    """Whether the parent knows the object's uid: it existed once, so its absence is a loss and not a wait."""
+    record = state.parents.get(key)
+    return record is not None and bool(record.member_uids().get(ref))
+
+
+def _roles(operator_types: tuple[str, ...], context: Context) -> Mapping[GroupKind, Role]:
+    children = context.registry.children_of(operator_types)
+    return {**DEFAULT_ROLES, **{GroupKind(c.group, c.kind): Role(c.role) for c in children}}

@@ -1,0 +1,284 @@
+"""One connection to one cluster, from opening it to losing it: claim, Lease, parents, watches, and the units' work.
+
+A session lives as long as the credentials and the identity of the cluster do. It writes only while it holds the Lease;
+what it knows of parents is read anew each time the Lease is acquired, since another daemon may have written meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gitops.cluster import claims
+from gitops.cluster.applying import Applier
+from gitops.cluster.claims import Claim, ClaimRefused
+from gitops.cluster.connection import Connection
+from gitops.cluster.discovery import Discovery
+from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase
+from gitops.cluster.namespaces import NamespaceContents
+from gitops.cluster.parents import ParentStore
+from gitops.cluster.reflecting import Event
+from gitops.model.documents import Cluster
+from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
+from gitops.plan.ordering import stage_of
+from gitops.plan.pruning import blown_fuses
+from gitops.plan.units import RECONCILER_LABEL, Stage
+from gitops.reconcile.context import Context
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.pruning import Pruner
+from gitops.reconcile.queueing import SerialWork
+from gitops.reconcile.sightings import Sightings
+from gitops.reconcile.state import ClusterState
+from gitops.reconcile.unit_work import UnitWork
+from gitops.reconcile.watches import Sight, Watch, Watches
+
+_log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """The cluster is not ours to write to, or its API server refuses what a session needs; the text is for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Whom a session tells: that parents are known (they pin instances), that a unit's status may have changed, and
+    each heartbeat with the error it met, if any."""
+
+    parents_known: Callable[[], None]
+    touched: Callable[[UnitKey], None]
+    heartbeat: Callable[[ApiError | None], None]
+
+
+class Session:
+    def __init__(
+        self, connection: Connection, state: ClusterState, context: Context, told: Told, *, claim: Claim
+    ) -> None:
+        self._connection = connection
+        self._state = state
+        self._context = context
+        self._told = told
+        self._claim = claim
+        self._discovery = Discovery(connection)
+        self._applier = Applier(connection, self._discovery, manager=state.manager)
+        self._parents = ParentStore(
+            self._applier, reconciler=state.reconciler, cluster=state.name, manager=state.manager
+        )
+        lease = ClusterLease(self._applier, reconciler=state.reconciler, manager=state.manager)
+        self._keeper = LeaseKeeper(lease, identity=context.options.identity)
+        self._ready = False  # parents are loaded under the present Lease
+        self.sightings = Sightings(state, context, look=self._look, touched=told.touched)
+        self._watches = Watches(
+            connection,
+            self._discovery,
+            on_event=self._on_event,
+            on_sight=self._on_sight,
+            wall=context.wall,
+            rng=context.rng,
+        )
+        pruner = Pruner(
+            self._applier,
+            NamespaceContents(connection, self._discovery),
+            reconciler=state.reconciler,
+            stage_of=self._stage_of,
+            may_write=self.may_write,
+        )
+        self._work = UnitWork(
+            state,
+            applier=self._applier,
+            parents=self._parents,
+            pruner=pruner,
+            context=context,
+            sightings=self.sightings,
+            may_write=self.may_write,
+        )
+        self.queue: SerialWork[UnitKey] = SerialWork(
+            self._run_unit, parallel=context.options.parallel_units, name=f"unit on {state.name}"
+        )
+        self._selector = f"{RECONCILER_LABEL}={state.reconciler}"
+        self.uid: ClusterUid | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, document: Cluster) -> None:
+        """Identify the cluster, make our namespaces, take the claim. Raises RequestFailed or Refused."""
+        uid = await claims.cluster_uid(self._applier)
+        if isinstance(uid, ApiError):
+            raise _raised(uid)
+        self.uid = uid
+        labels = document.spec.namespaceTemplate.labels
+        error = await claims.ensure_namespaces(self._applier, manager=self._state.manager, preflight_labels=labels)
+        if error is not None:
+            raise _raised(error)
+        held = await claims.claim(self._applier, self._claim, cluster=self._state.name, manager=self._state.manager)
+        if isinstance(held, ClaimRefused):
+            raise Refused(held.sentence)
+        if isinstance(held, ApiError):
+            raise _raised(held)
+
+    async def serve(self, *, until: Callable[[], bool]) -> None:
+        """Keep the Lease and work while it is held. The renewals are the heartbeat of the cluster. Returns when `until`
+        says so (other credentials), looked at after each."""
+        while not until():
+            pause = await self._keeper.step()
+            state = self._keeper.state
+            self._told.heartbeat(state.error)
+            if state.phase is not LeasePhase.HELD and self._ready:
+                _log.warning(
+                    "the Lease on %s is lost to %s: no more writes", self._state.name, state.holder or "nobody"
+                )
+                self._ready = False
+            if state.phase is LeasePhase.HELD and not self._ready:
+                await self._take_over()
+            await asyncio.sleep(pause)
+
+    async def _take_over(self) -> None:
+        stored = await self._parents.load_all()
+        if isinstance(stored, ApiError):
+            self._told.heartbeat(stored)
+            return
+        for unreadable in stored.unreadable:
+            _log.error("the parent %s cannot be read and its unit is left alone: %s", unreadable.name, unreadable.why)
+        self._state.parents = dict(stored.records)
+        self._state.parents_complete = not stored.unreadable
+        self._ready = True
+        self._told.parents_known()
+        self.assigned(list(self._state.units))
+
+    async def close(self, *, grace: float) -> None:
+        """Finish what is in flight within `grace` seconds, give up the Lease, close the connection."""
+        await self.queue.close(grace=grace)
+        await self._watches.close()
+        self._ready = False
+        with contextlib.suppress(TimeoutError, RequestFailed):
+            async with asyncio.timeout(2.0):
+                await self._keeper.release()
+        await self._connection.close()
+
+    def may_write(self) -> bool:
+        return self._ready and self._keeper.held()
+
+    @property
+    def standby(self) -> str:
+        """Who writes instead of us; "" while we do (or nobody does)."""
+        state = self._keeper.state
+        return state.holder if state.phase is LeasePhase.STANDBY else ""
+
+    # -- what is to be looked at -------------------------------------------------------------------------------------
+
+    def assigned(self, changed: list[UnitKey]) -> None:
+        """A head was assigned, or parents were read: watch what it needs and look at what changed."""
+        if not self._ready or self._state.assignment is None:
+            return
+        self._watch()
+        self._blow_fuses()
+        for key in changed:
+            self.queue.poke(key)
+
+    def recovered(self) -> None:
+        """The cluster answers again: end the back-offs."""
+        self._watches.look_again()
+        for key, unit in self._state.units.items():
+            if unit.outcome.state is not SyncState.SYNCED:
+                self.queue.poke(key)
+
+    def _watch(self) -> None:
+        assignment = self._state.assignment
+        units = () if assignment is None else tuple(assignment.units.values())
+        types = {name for unit in units for name in unit.operator_types}
+        self._children = {
+            Watch(GroupVersionKind(c.group, c.version, c.kind), c.selector)
+            for c in self._context.registry.children_of(sorted(types))
+        }
+        self._watches.want({*(Watch(gvk, self._selector) for gvk in self._state.kinds()), *self._children})
+
+    def _blow_fuses(self) -> None:
+        """Deletions of this head over the limits wait for consent."""
+        assignment = self._state.assignment
+        if assignment is None:
+            return
+        prunes, sizes = {}, {}
+        for key, record in self._state.parents.items():
+            unit = assignment.units.get(key)
+            if unit is None and not assignment.may_remove(key):
+                continue
+            declared = set() if unit is None else {o.ref for o in unit.objects}
+            prunes[key] = [m for m in record.members if m.ref not in declared]
+            sizes[key] = len(record.members)
+        blown = blown_fuses(
+            prunes,
+            sizes=sizes,
+            declared=set(assignment.units),
+            consent=assignment.consent,
+            limits=self._context.options.fuse,
+        )
+        for key, unit_state in self._state.units.items():
+            unit_state.fused = blown.get(key, "")
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def _on_event(self, watch: Watch, event: Event) -> None:
+        if watch.selector == self._selector:
+            self.sightings.declared_event(event)
+        if watch in self._children:
+            self.sightings.child_event(event)
+
+    def _on_sight(self, watch: Watch, sight: Sight) -> None:
+        if watch.selector != self._selector or sight is Sight.UNKNOWN or self._state.assignment is None:
+            return
+        for key, unit in self._state.assignment.units.items():
+            if any(o.gvk == watch.gvk for o in unit.objects):
+                self.queue.poke(key)
+
+    def _look(self, key: UnitKey, urgent: bool) -> None:
+        self.queue.poke(key, urgent=urgent)
+
+    async def _run_unit(self, key: UnitKey) -> None:
+        """One run of a unit's work, and when to come back."""
+        unit_state = self._state.units.get(key)
+        if unit_state is None:
+            return
+        unseen = self._unseen(key)
+        if unseen:
+            outcome = UnitOutcome(SyncState.PENDING, unseen)
+        else:
+            outcome = await self._work.run(key)
+        unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
+        if outcome != unit_state.outcome:
+            level = (
+                logging.INFO
+                if outcome.state in (SyncState.SYNCED, SyncState.REMOVED, SyncState.PENDING)
+                else logging.WARNING
+            )
+            _log.log(level, "%s: %s", outcome.state, outcome.sentence, extra={"unit": str(key)})
+        unit_state.outcome = outcome
+        if outcome.state is SyncState.REMOVED and self._state.unit(key) is None:
+            self._state.units.pop(key, None)
+        self._told.touched(key)
+        if outcome.retry_after is not None:
+            self.queue.poke_after(key, outcome.retry_after)
+
+    def _unseen(self, key: UnitKey) -> str:
+        """Why nothing may be decided about a unit yet: a kind of it has not been listed."""
+        if not self._ready:
+            return f"another daemon ({self.standby}) holds the Lease" if self.standby else "the Lease is not held"
+        unit = self._state.unit(key)
+        for gvk in sorted({o.gvk for o in unit.objects}) if unit is not None else ():
+            watch = Watch(gvk, self._selector)
+            if self._watches.sight(watch) is Sight.UNKNOWN:
+                error = self._watches.error(watch)
+                return f"{gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
+        return ""
+
+    def _stage_of(self, gvk: GroupVersionKind) -> Stage:
+        return stage_of(gvk, self._context.registry)
+
+
+def _raised(error: ApiError) -> Exception:
+    """What cannot be answered is tried again; a clear no is told."""
+    if error.cls in (ErrorClass.UNREACHABLE, ErrorClass.RETRY, ErrorClass.UNAUTHORIZED, ErrorClass.WAITING):
+        return RequestFailed(error)
+    return Refused(str(error))

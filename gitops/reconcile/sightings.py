@@ -1,0 +1,223 @@
+"""From watch events to records, readiness and drift: everything that happens to a cluster while we look at it.
+
+No calls: what needs one (a repair, reading an object that left the watch) is marked on the record, and the unit's own
+queue does it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gitops.cluster.applying import ApplyOutcome
+from gitops.cluster.parents import PAUSE_ANNOTATION
+from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
+from gitops.model.identity import ObjectRef, UnitKey
+from gitops.plan.parents import SYSTEM_NAMESPACE, parent_name
+from gitops.plan.units import DesiredObject
+from gitops.readiness.evaluating import foresee
+from gitops.readiness.owners import OwnerIndex, project, ref_of
+from gitops.readiness.statuses import AppliedMark, ChildRecord
+from gitops.reconcile.context import Context
+from gitops.reconcile.observing import Observation, Sighting, observe
+from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
+
+_log = logging.getLogger(__name__)
+
+DRIFTS_KEPT = 20
+"""Newest drift records kept of a unit."""
+
+
+class Sightings:
+    """`look` asks for a run of the unit (urgent: drift); `touched` says that its status may have changed."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        context: Context,
+        *,
+        look: Callable[[UnitKey, bool], None],
+        touched: Callable[[UnitKey], None],
+    ) -> None:
+        self._state = state
+        self._context = context
+        self._look = look
+        self._touched = touched
+        self.owners = OwnerIndex()
+
+    # -- declared objects --------------------------------------------------------------------------------------------
+
+    def declared_event(self, event: Event) -> None:
+        if isinstance(event, Changed):
+            self._changed(ref_of(event.obj), event.obj)
+        elif isinstance(event, Deleted):
+            metadata = event.obj.get("metadata", {})
+            self._left(ref_of(event.obj), str(metadata.get("uid", "")))
+        elif isinstance(event, Vanished):
+            self._left(event.ref, event.uid)
+
+    def _changed(self, ref: ObjectRef, live: Mapping[str, Any]) -> None:
+        if ref.namespace == SYSTEM_NAMESPACE and ref.kind == "ConfigMap":
+            self._parent_seen(ref, live)
+        found = self._state.declared(ref)
+        if found is None:
+            return
+        key, desired = found
+        record = self._state.record(desired)
+        if record.in_flight:
+            record.pending = live
+            return
+        self.see(key, desired, record, live)
+
+    def see(
+        self,
+        key: UnitKey,
+        desired: DesiredObject,
+        record: ObjectRecord,
+        live: Mapping[str, Any],
+        *,
+        relabelled: bool = False,
+    ) -> None:
+        """Take a live object in: from the watch, from a read, or one that waited for our own write's answer."""
+        parent, unit = self._state.parents.get(key), self._state.unit(key)
+        applied = parent is not None and unit is not None and parent.content_key == unit.content_key
+        observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
+        if observation.sighting is Sighting.STALE:
+            return
+        self._state.by_uid[record.uid] = key
+        self._evaluate(record, live)
+        self._touched(key)
+        if relabelled:
+            self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
+            record.applied = b""
+        self._act(key, desired, record, observation)
+
+    def _act(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
+        if observation.sighting is Sighting.DRIFTED and observation.comparison is not None:
+            records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
+            overridden = set(record.overridden)
+            self._report(key, [r for r in records if r.field not in overridden])
+        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
+            record.drifted_at = self._context.clock()
+            self._look(key, True)
+        elif observation.sighting is Sighting.DIFFERS:
+            self._look(key, False)
+
+    def _left(self, ref: ObjectRef, uid: str) -> None:
+        """An object left the watch: deleted, or relabelled. Which of the two is read before anything is done."""
+        found, record = self._state.declared(ref), self._state.objects.get(ref)
+        if found is None or record is None or record.uid != uid:
+            return
+        record.suspect = True
+        record.drifted_at = self._context.clock()
+        self._touched(found[0])
+        self._look(found[0], True)
+
+    def gone(self, key: UnitKey, desired: DesiredObject) -> None:
+        """A declared object certainly does not exist any more."""
+        record = self._state.objects.pop(desired.ref, None)
+        if record is None:
+            return
+        self._state.by_uid.pop(record.uid, None)
+        kept = self._state.record(desired)
+        kept.heat, kept.drifted_at = record.heat, record.drifted_at
+        if not record.deleting or self._state.unit(key) is not None:
+            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
+        self._touched(key)
+
+    def absorb(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
+        """The answer to our own apply is the new baseline; then whatever arrived meanwhile."""
+        pending, record.pending = record.pending, None
+        found = self._state.declared(desired.ref)
+        if outcome.error is None and outcome.live is not None:
+            self._baseline(desired, record, outcome)
+        if found is None:
+            return
+        key, wanted = found
+        self._touched(key)
+        if pending is not None:
+            same = str(pending.get("metadata", {}).get("resourceVersion", "")) == record.resource_version
+            if same:
+                record.awaiting = ""
+            self.see(key, wanted, record, pending)
+
+    def _baseline(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
+        if outcome.generation != record.generation or outcome.uid != record.uid:
+            record.mark = AppliedMark(outcome.generation, self._context.wall())
+        if outcome.resource_version != record.resource_version:
+            record.awaiting = outcome.resource_version
+        record.uid, record.resource_version = outcome.uid, outcome.resource_version
+        record.generation, record.deleting, record.suspect = outcome.generation, False, False
+        record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
+        record.applied = record.last_desired = desired.digest
+        record.overridden = outcome.overridden
+        if outcome.live is not None:
+            self._evaluate(record, outcome.live)
+        found = self._state.declared(desired.ref)
+        if found is not None:
+            self._state.by_uid[record.uid] = found[0]
+
+    # -- readiness ---------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, record: ObjectRecord, live: Mapping[str, Any]) -> None:
+        now = self._context.wall()
+        mapping = self._context.mappings.for_kind(record.gvk)
+        memory = record.outlook.at(now)[1] if record.outlook is not None else None
+        record.outlook = foresee(live, mapping, now=now, memory=memory, applied=record.mark)
+
+    def child_event(self, event: Event) -> None:
+        """A secondary object: only its verdict and its links are kept."""
+        if isinstance(event, Changed):
+            uid = str(event.obj.get("metadata", {}).get("uid", ""))
+            if uid in self._state.by_uid:
+                return  # a declared object that also matches an operator's selector
+            self._put_child(event.obj, self.owners.get(uid))
+            self._tell(uid)
+        elif isinstance(event, Deleted | Vanished):
+            uid = event.uid if isinstance(event, Vanished) else str(event.obj.get("metadata", {}).get("uid", ""))
+            self._tell(uid)
+            self.owners.remove(uid)
+
+    def _put_child(self, obj: Mapping[str, Any], before: ChildRecord | None) -> None:
+        now = self._context.wall()
+        memory = before.memory(now) if before is not None else None
+        self.owners.put(project(obj, self._context.mappings.for_object(obj), now=now, memory=memory))
+
+    def _tell(self, uid: str) -> None:
+        for owner in self.owners.ancestors(uid):
+            key = self._state.by_uid.get(owner)
+            if key is not None:
+                self._touched(key)
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def _report(self, key: UnitKey, records: list[DriftRecord]) -> None:
+        unit_state = self._state.units.get(key)
+        if unit_state is None:
+            return
+        for record in records:
+            _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
+            self._context.metrics.drifted(self._state.name, str(record.kind))
+        unit_state.drifts = [*unit_state.drifts, *records][-DRIFTS_KEPT:]
+        self._touched(key)
+
+    def repaired(self, key: UnitKey, ref: ObjectRef, repair: Repair) -> None:
+        """What became of the pending drifts of an object."""
+        unit_state = self._state.units.get(key)
+        if unit_state is None:
+            return
+        unit_state.drifts = [
+            d.with_repair(repair) if d.object == ref and d.repaired in (Repair.PENDING, Repair.CONTESTED) else d
+            for d in unit_state.drifts
+        ]
+        self._touched(key)
+
+    def _parent_seen(self, ref: ObjectRef, live: Mapping[str, Any]) -> None:
+        """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
+        pause = str((live.get("metadata", {}).get("annotations") or {}).get(PAUSE_ANNOTATION, ""))
+        for key, record in self._state.parents.items():
+            if parent_name(key) == ref.name and record.pause_until != pause:
+                self._state.pauses[key] = pause
+                self._look(key, False)
