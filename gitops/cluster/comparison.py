@@ -235,8 +235,8 @@ class _Values:
             else:
                 self.compare_map(declared, live, node, others, path, owned)
         elif isinstance(declared, dict) and not declared:
-            # Members that others put into a declared `{}` are theirs, and an apply never removes them; unless the map is
-            # atomic (`podSelector: {}`): then its new owner took it whole.
+            # Members that others put into a declared `{}` are theirs, and an apply never removes them; unless the
+            # map is atomic (`podSelector: {}`): then its new owner took it whole.
             taken = node is None and bool(live) and _is_atomic_map(node, others)
             if taken or not isinstance(live, dict):
                 self._add(DifferenceKind.CHANGED, declared, live, path, owned)
@@ -314,7 +314,7 @@ class _Values:
     ) -> None:
         ours = list_items.owned_items(node, shape)
         places = list_items.positions(live, shape)
-        keys = list_items.resolve(declared, shape, [*ours, *places])
+        keys = list_items.resolve(declared, shape, ours, places)
         order: list[tuple[int, str]] = []
         for position, (item, key) in enumerate(zip(declared, keys, strict=True)):
             place = (*path, position)

@@ -137,7 +137,7 @@ def _project_items(declared: list[Any], live: list[Any], node: Tree) -> Any:
     places = list_items.positions(live, shape)
     order: list[int] = []
     found: list[Any] = []
-    for item, key in zip(declared, list_items.resolve(declared, shape, [*owned, *places]), strict=True):
+    for item, key in zip(declared, list_items.resolve(declared, shape, owned, places), strict=True):
         where = places.get(key, ())
         if len(where) == 1:
             order.append(where[0])

@@ -112,28 +112,44 @@ def positions(items: Sequence[Any], shape: Shape) -> dict[Key, list[int]]:
     return found
 
 
-def resolve(items: Sequence[Any], shape: Shape, candidates: Iterable[Key]) -> list[Key]:
-    """The full key of each declared item, with defaulted key fields taken from `candidates` (keys of the entry first,
-    then of the live list). Two ports 53 of which one says UDP resolve to the UDP one and to the other."""
+_KEY_DEFAULTS = {"protocol": "TCP"}
+"""Of container and Service ports in core/v1, which custom resources copy: the only key fields there with a default."""
+
+
+def resolve(items: Sequence[Any], shape: Shape, owned: Iterable[Key], live: Iterable[Key] = ()) -> list[Key]:
+    """The full key of each declared item. A key field that an item leaves out is taken from the key we own, else from
+    the well-known default, else from a live item. Of two ports 53 one says UDP: the other resolves to the other."""
     keys = [key_of(item, shape) for item in items]
     if not any(_MISSING in key for key in keys):
         return keys
-    known = list(dict.fromkeys(candidates))
+    ours, there = list(owned), list(live)
     taken = {key for key in keys if _MISSING not in key}
     resolved = []
     for key in keys:
         if _MISSING in key:
-            agreeing = (
-                k
-                for k in known
-                if k not in taken
-                and len(k) == len(key)
-                and all(a is _MISSING or a == b for a, b in zip(key, k, strict=True))
-            )
-            key = next(agreeing, key)
+            key = _agreeing(key, ours, taken) or _defaulted(key, shape, taken) or _agreeing(key, there, taken) or key
             taken.add(key)
         resolved.append(key)
     return resolved
+
+
+def _agreeing(key: Key, known: Iterable[Key], taken: set[Key]) -> Key | None:
+    for other in known:
+        if len(other) == len(key) and other not in taken and _agree(key, other):
+            return other
+    return None
+
+
+def _agree(key: Key, other: Key) -> bool:
+    return all(a is _MISSING or a == b for a, b in zip(key, other, strict=True))
+
+
+def _defaulted(key: Key, shape: Shape, taken: set[Key]) -> Key | None:
+    if len(key) != len(shape.names):
+        return None
+    pairs = zip(shape.names, key, strict=True)
+    filled = tuple(_KEY_DEFAULTS.get(name, value) if value is _MISSING else value for name, value in pairs)
+    return None if _MISSING in filled or filled in taken else filled
 
 
 def element_of(item: Any, shape: Shape, key: Key) -> Element:
