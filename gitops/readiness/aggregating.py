@@ -368,6 +368,8 @@ def _restate(root: ObjectStatus, status: Status, cause: _Child) -> ObjectStatus:
     message = f"{cause.ref.kind} {cause.ref.name} {below.reason or below.status}"
     if below.message:
         message += f": {below.message}"
+    if root.message and status is root.status:
+        message += f"; {root.message}"
     reason = root.reason if status is root.status and root.reason else (below.reason or str(below.status))
     return dataclasses.replace(root, status=status, reason=reason, message=one_line(message))
 
@@ -401,7 +403,9 @@ def _holding(worst: _Root | None) -> _Root | None:
     """The words while Ready has not held long enough."""
     if worst is None:
         return None
-    row = dataclasses.replace(worst.row, reason="Stabilising", message="ready, waiting whether it stays so")
+    row = dataclasses.replace(
+        worst.row, status=Status.PROGRESSING, reason="Stabilising", message="ready, waiting whether it stays so"
+    )
     return dataclasses.replace(worst, row=row)
 
 
