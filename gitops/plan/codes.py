@@ -13,14 +13,17 @@ NO_REPOSITORY = define(
     "GO2001",
     E,
     "gitops.yaml is missing or unusable",
-    "Put a document of kind Repository at the root of the repository. Until then nothing is applied and nothing pruned.",
+    "Put a document of kind Repository at the root of the repository. Until then nothing is applied or pruned.",
 )
 UNKNOWN_FIELD = define(
     "GO2002", E, "Unknown field", "Check the spelling and the indentation; `gitops schema` prints every field."
 )
 MISSING_FIELD = define("GO2003", E, "Missing field", "Add the field; `gitops schema` describes it.")
 WRONG_VALUE = define(
-    "GO2004", E, "Wrong type or value", "Values are read as kubectl reads them: put quotes around text such as no, 1.20 or 08."
+    "GO2004",
+    E,
+    "Wrong type or value",
+    "Values are read as kubectl reads them: put quotes around text such as no, 1.20 or 08.",
 )
 WRONG_KIND = define(
     "GO2005", E, "Wrong kind of document here", "Each file has its fixed kind: see the layout in docs/documents.md."
@@ -50,7 +53,10 @@ POLICY_NOT_SUPPORTED = define(
     "Remove the file: a policy that is not enforced would promise too much.",
 )
 UNKNOWN_OPERATOR = define(
-    "GO2013", E, "Unknown operator type", "Use the name of an operator type: policies/operators/<name>.yaml of this product."
+    "GO2013",
+    E,
+    "Unknown operator type",
+    "Use the name of an operator type: policies/operators/<name>.yaml of this product.",
 )
 UNKNOWN_CLUSTER = define("GO2014", E, "Unknown cluster", "Use the name of a document in clusters/.")
 NOT_UNIQUE = define("GO2015", E, "Used twice where names must differ", "Give each its own name.")
@@ -109,38 +115,19 @@ MISPLACED = define(
     "GO2111",
     E,
     "A workload document outside its place",
-    "Workloads are functions/<name>/function.yaml and bundles/<name>/bundle.yaml. Nothing is pruned while one is elsewhere.",
+    "Workloads are functions/<name>/function.yaml and bundles/<name>/bundle.yaml. Until then nothing is pruned.",
 )
 
 # -- patches ----------------------------------------------------------------------------------------------------------
 
-PATCH_WITHOUT_TARGET = define(
-    "GO2201", E, "The patch names no object", "A patch file starts with apiVersion, kind and metadata.name of its target."
-)
 TARGET_MISSING = define(
-    "GO2202", E, "The patch's target is not in the base", "The target must match one object exactly: apiVersion, kind and name."
-)
-TARGET_AMBIGUOUS = define(
-    "GO2203", E, "The patch's target matches several objects", "Add the target's namespace."
-)
-PATCH_CHANGES_IDENTITY = define(
-    "GO2204", E, "The patch changes who the object is", "apiVersion, kind, name and namespace come from the base only."
-)
-PATCH_DIRECTIVE = define(
-    "GO2205",
+    "GO2201",
     E,
-    "Strategic-merge directive in a JSON merge patch",
-    "Directives such as $patch are not supported: write null to remove a field; a list is replaced as a whole.",
+    "The patch's target is not in the base",
+    "The target must match one object exactly: apiVersion, kind and name.",
 )
-OVERRIDDEN = define(
-    "GO2206", I, "A later patch replaces what an earlier one set", "The later one wins; drop the earlier line if that is meant."
-)
-LIST_SHRINKS = define(
-    "GO2207",
-    W,
-    "The patch drops entries of a list",
-    "A JSON merge patch replaces a list as a whole: repeat the entries that should stay.",
-)
+TARGET_AMBIGUOUS = define("GO2202", E, "The patch's target matches several objects", "Add the target's namespace.")
+EMPTY_PATCH_FILE = define("GO2203", E, "The patch file holds no patch", "Remove the entry, or write the patch.")
 
 # -- several units ----------------------------------------------------------------------------------------------------
 
@@ -162,7 +149,7 @@ OVER_CAPACITY = define(
     "GO5005",
     W,
     "More GPUs asked for than the cluster declares",
-    "Instances beyond the capacity will wait for ever: raise the capacity in the Cluster document or lower minInstances.",
+    "Instances beyond the capacity will wait for ever: raise the declared capacity or lower minInstances.",
 )
 IN_INSTANCE_NAMESPACE = define(
     "GO5006",

@@ -61,6 +61,7 @@ class DesiredObject:
     provenance: Provenance
     stage: Stage
     component: int = 0  # index of the failure domain within the unit
+    depends_on: tuple[ObjectRef, ...] = ()  # objects of the unit that its author wants applied before
 
     @property
     def body(self) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class Unit:
     mode: Mode = Mode.ENFORCE
     version: str = ""  # the Function's or Task's declared version
     operator_types: tuple[str, ...] = ()
+    base_digest: str = ""  # over a Function's base before overlays: must not change under one version
 
     def by_ref(self) -> dict[ObjectRef, DesiredObject]:
         return {o.ref: o for o in self.objects}
@@ -101,6 +103,7 @@ class Compilation:
     findings: tuple[Finding, ...]
     held: frozenset[WorkloadRef]
     complete: bool
+    unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
 
     @property
     def errors(self) -> tuple[Finding, ...]:

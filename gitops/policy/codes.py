@@ -25,7 +25,10 @@ NAMESPACE_SHARED = define(
     "Remove spec.namespace, or ask for one instance on each cluster.",
 )
 FOREIGN_ACCOUNT = define(
-    "GO4004", E, "The cluster belongs to another account", "spec.tenancy.ncaId of the cluster must equal the repository's."
+    "GO4004",
+    E,
+    "The cluster belongs to another account",
+    "spec.tenancy.ncaId of the cluster must equal the repository's.",
 )
 NOT_PLACED = define("GO4005", I, "Nothing is placed", "Add deployment.yaml with at least one GPU specification.")
 
@@ -37,7 +40,9 @@ KIND_REFUSED = define(
     "This kind is not allowed in a function",
     "A function holds the kinds of its operatorTypes and their companions; put anything else into a bundle.",
 )
-VERSION_REFUSED = define("GO4102", E, "This version of the kind is not allowed", "Use a version that the operator type lists.")
+VERSION_REFUSED = define(
+    "GO4102", E, "This version of the kind is not allowed", "Use a version that the operator type lists."
+)
 NAMESPACE_IN_FUNCTION = define(
     "GO4103", E, "A function's manifest names a namespace", "Remove it: every instance gets a namespace of its own."
 )
@@ -48,21 +53,23 @@ NAMESPACE_FORBIDDEN = define(
     "Objects may not be declared in this namespace",
     "gitops-system, gitops-secrets and namespaces that begin with fn- belong to the reconciler.",
 )
-GENERATE_NAME = define("GO4106", E, "metadata.generateName", "Write metadata.name: an object in Git needs a fixed name.")
 BAD_NAME = define(
-    "GO4107", E, "Not a valid object name", "Lower-case letters, digits, `-` and `.`; at most 253 characters."
+    "GO4106", E, "Not a valid name", "Lower-case letters, digits, `-` and `.`; at most 253 characters (namespaces: 63)."
 )
 NULL_VALUE = define(
-    "GO4108", E, "A null in the object", "Write a value, `{}` or `[]`, or remove the key; comments below a key leave it null."
+    "GO4107",
+    E,
+    "A null in the object",
+    "Write a value, `{}` or `[]`, or remove the key; comments below a key leave it null.",
 )
-NOT_TEXT = define("GO4109", E, "A number or truth value where Kubernetes wants text", "Put quotes around it.")
-DEPRECATED_VERSION = define("GO4110", W, "A deprecated version of the kind", "Move to the newer version that the operator stores.")
-NAME_TOO_LONG = define("GO4111", W, "Names that add up to too much", "Shorten the name of the object or of its longest part.")
-NAMESPACE_IGNORED = define("GO4112", W, "A namespace on a cluster-scoped kind", "Remove it; it is ignored.")
-OWNER_REFERENCE = define(
-    "GO4113", E, "metadata.ownerReferences in Git", "Remove it: the uid of an owner is different on every cluster."
+NOT_TEXT = define("GO4108", E, "A number or truth value where Kubernetes wants text", "Put quotes around it.")
+DEPRECATED_VERSION = define(
+    "GO4109", W, "A deprecated version of the kind", "Move to the newer version that the operator stores."
 )
-WRONG_SHAPE = define("GO4114", E, "Not the shape of a Kubernetes object", "metadata and its labels and annotations are maps.")
+NAME_TOO_LONG = define(
+    "GO4110", W, "Names that add up to too much", "Shorten the name of the object or of its longest part."
+)
+NAMESPACE_IGNORED = define("GO4111", W, "A namespace on a cluster-scoped kind", "Remove it; it is ignored.")
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
@@ -82,15 +89,15 @@ TOKEN_SECRET = define(
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
-SERVER_METADATA = define("GO4301", W, "Metadata that the API server owns", "Remove it from the file; it is never sent.")
-STATUS_IGNORED = define("GO4302", W, "status in a manifest", "Remove it; it is never sent.")
 OUR_METADATA = define(
-    "GO4303", E, "A label or annotation that only the reconciler writes", "Remove it; see docs/documents.md for those you may set."
+    "GO4301",
+    E,
+    "A label or annotation that only the reconciler writes",
+    "Remove it; see docs/documents.md for those you may set.",
 )
-OPERATOR_METADATA = define("GO4304", E, "A label or annotation that only the operator writes", "Remove it.")
-BAD_ANNOTATION = define("GO4305", E, "An annotation of ours with a wrong value", "See docs/documents.md for its values.")
-LAST_APPLIED = define(
-    "GO4306", W, "kubectl's last-applied annotation", "Remove it from the file; it is never sent, and may repeat secrets."
+OPERATOR_METADATA = define("GO4302", E, "A label or annotation that only the operator writes", "Remove it.")
+BAD_ANNOTATION = define(
+    "GO4303", E, "An annotation of ours with a wrong value", "See docs/documents.md for its values."
 )
 
 # -- rights -----------------------------------------------------------------------------------------------------------

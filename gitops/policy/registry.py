@@ -102,7 +102,7 @@ class OperatorRegistry:
         return self._scopes.get(kind)
 
     def allowed(self, names: Iterable[str]) -> Mapping[GroupVersionKind, OperatorKind]:
-        """What a function of these operator types may contain: their kinds and companions. Unknown names add nothing."""
+        """What a function of these types may contain: their kinds and companions. Unknown names add nothing."""
         found = [self.types[name].spec for name in names if name in self.types]
         return {_gvk(k): k for spec in found for k in (*spec.companions, *spec.kinds)}
 

@@ -1,0 +1,163 @@
+"""From merged objects to a unit: cleaned, judged, placed in a namespace, marked as ours, ordered, digested.
+
+Cleaning and judging depend on the merged object only and happen once for all instances that share their patches;
+finishing adds what differs between instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gitops.manifests.canonical import canonical_json, digest
+from gitops.manifests.lines import hash_of
+from gitops.manifests.quantities import canonical_resources
+from gitops.manifests.sanitizing import prepare_body
+from gitops.model.catalogue import finding
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
+from gitops.overlays.provenance import Provenance
+from gitops.plan import codes
+from gitops.plan.ordering import Node, order
+from gitops.plan.parents import applyset_id, parent_name
+from gitops.plan.patching import MergedObject
+from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject
+from gitops.policy.annotations import Dependency
+from gitops.policy.objects import judge
+from gitops.policy.registry import OperatorRegistry
+
+NAMESPACE_KIND = GroupVersionKind("", "v1", "Namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanObject:
+    """A merged object that passed all rules. `body` is shared between instances: read only."""
+
+    ref: ObjectRef
+    gvk: GroupVersionKind
+    body: Mapping[str, Any]
+    provenance: Provenance
+    depends_on: tuple[Dependency, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What every object of a unit carries."""
+
+    reconciler: str
+    part_of: str
+
+    @classmethod
+    def of(cls, reconciler: str, key: UnitKey) -> Marks:
+        return cls(reconciler, applyset_id(parent_name(key)))
+
+    def apply(self, body: Mapping[str, Any], *, source: str, namespace: str) -> dict[str, Any]:
+        """A copy of the body with labels, annotation and, unless "", namespace."""
+        metadata = dict(body["metadata"])
+        metadata["labels"] = {
+            **metadata.get("labels", {}),
+            RECONCILER_LABEL: self.reconciler,
+            PART_OF_LABEL: self.part_of,
+        }
+        metadata["annotations"] = {**metadata.get("annotations", {}), SOURCE_ANNOTATION: source}
+        if namespace:
+            metadata["namespace"] = namespace
+        return {**body, "metadata": metadata}
+
+
+def clean(
+    merged: Iterable[MergedObject], *, workload: WorkloadRef, registry: OperatorRegistry
+) -> tuple[tuple[CleanObject, ...], tuple[Finding, ...]]:
+    """Take out what is never sent, judge the rest, make quantities canonical. No objects when a finding is an error."""
+    objects: list[CleanObject] = []
+    findings: list[Finding] = []
+    for item in merged:
+        ref = item.base.ref
+        body, notes = prepare_body(item.body)
+        for note in notes:
+            origin = item.provenance.origin_of(note.path)
+            message = f"{ref.kind} {ref.name}: {note.message}"
+            findings.append(finding(note.code, message, origin, object=ref, workload=workload, path=note.path))
+        judged = judge(body, ref=ref, provenance=item.provenance, workload=workload, registry=registry)
+        findings += judged.findings
+        body = canonical_resources(body)
+        objects.append(CleanObject(ref, item.base.gvk, body, item.provenance, judged.wishes.depends_on))
+    if any(f.severity == Severity.ERROR for f in findings):
+        return (), tuple(findings)
+    return tuple(objects), tuple(findings)
+
+
+def namespace_object(
+    name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str], declared: Origin, template: Origin
+) -> CleanObject:
+    """The instance namespace with the cluster's template; `declared` is what asks for it, `template` the template."""
+    metadata: dict[str, Any] = {"name": name}
+    entries = {}
+    for field, values in (("labels", labels), ("annotations", annotations)):
+        if values:
+            metadata[field] = dict(values)
+            entries[hash_of(("metadata", field))] = template
+    return CleanObject(
+        ObjectRef("", "Namespace", "", name),
+        NAMESPACE_KIND,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
+        Provenance.build(entries, declared),
+        (),
+    )
+
+
+def finish(
+    objects: Sequence[CleanObject], *, marks: Marks, workload: WorkloadRef, registry: OperatorRegistry
+) -> tuple[tuple[DesiredObject, ...], tuple[Finding, ...]]:
+    """Order a unit's objects and make them exactly what is sent. `ref.namespace` of each is its final namespace."""
+    nodes = [Node(o.ref, o.gvk, o.body, o.depends_on) for o in objects]
+    ordered = order(nodes, registry)
+    if problems := _order_findings(objects, ordered.unknown, ordered.cycle, workload):
+        return (), problems
+    desired = []
+    for place in ordered.objects:
+        item = objects[place.position]
+        origin = item.provenance.origin_of(())
+        body = marks.apply(item.body, source=origin.file, namespace=item.ref.namespace)
+        payload = canonical_json(body)
+        desired.append(
+            DesiredObject(
+                ref=item.ref,
+                gvk=item.gvk,
+                payload=payload,
+                digest=digest(payload),
+                origin=origin,
+                provenance=item.provenance,
+                stage=place.stage,
+                component=place.component,
+                depends_on=place.depends_on,
+            )
+        )
+    return tuple(desired), ()
+
+
+def in_namespace(objects: Iterable[CleanObject], namespace: str) -> list[CleanObject]:
+    """The objects with their namespace set (all of them are namespaced kinds)."""
+    return [replace(o, ref=replace(o.ref, namespace=namespace)) for o in objects]
+
+
+def _order_findings(
+    objects: Sequence[CleanObject],
+    unknown: Iterable[tuple[int, Dependency]],
+    cycle: Sequence[int],
+    workload: WorkloadRef,
+) -> tuple[Finding, ...]:
+    found = []
+    at = ("metadata", "annotations")
+    for position, dependency in unknown:
+        item = objects[position]
+        message = f"{item.ref.kind} {item.ref.name} depends on {dependency}, which {workload} does not declare"
+        origin = item.provenance.origin_of(at)
+        found.append(finding(codes.UNKNOWN_DEPENDENCY, message, origin, object=item.ref, workload=workload))
+    if cycle:
+        ring = " → ".join(f"{objects[p].ref.kind} {objects[p].ref.name}" for p in (*cycle, cycle[0]))
+        item = objects[cycle[0]]
+        origin = item.provenance.origin_of(at)
+        found.append(finding(codes.CYCLE, f"circle: {ring}", origin, object=item.ref, workload=workload))
+    return tuple(found)

@@ -1,0 +1,214 @@
+"""Bundles: any manifests for selected clusters, one unit on each. A bundle names its own namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gitops.manifests.reading import RawDocument
+from gitops.model.catalogue import finding
+from gitops.model.documents import Bundle
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.identity import ClusterName, GroupKind, ObjectRef, UnitKey, WorkloadKind
+from gitops.model.trees import TreeEntry
+from gitops.plan import codes
+from gitops.plan.bases import Base, BaseObject, read_base
+from gitops.plan.building import CleanObject, Marks, clean, finish
+from gitops.plan.documents import Path
+from gitops.plan.layout import WorkloadFolder
+from gitops.plan.naming import is_instance_namespace
+from gitops.plan.ordering import defined_kind
+from gitops.plan.parents import SYSTEM_NAMESPACE
+from gitops.plan.patching import PatchReader, merge
+from gitops.plan.resolving import PatchList, resolve_files
+from gitops.plan.units import Unit
+from gitops.plan.workloads import (
+    Context,
+    WorkloadResult,
+    check_name,
+    content_key,
+    patch_material,
+    stricter,
+    unknown_clusters,
+)
+from gitops.policy import codes as policy_codes
+from gitops.policy.placement import Selection, eligible
+from gitops.policy.registry import OperatorRegistry
+from gitops.policy.scopes import builtin_namespaced
+
+BUNDLE_FILE = "bundle.yaml"
+SECRETS_NAMESPACE = "gitops-secrets"
+"""Namespace on the target that Secrets are copied from."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSource:
+    """A bundle's document and files. `bundle` is None when they are not usable."""
+
+    folder: WorkloadFolder
+    findings: tuple[Finding, ...]
+    bundle: Bundle | None = None
+    document: RawDocument | None = None
+    manifests: tuple[TreeEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BundlePlan:
+    """Clusters of a bundle with the content key of its unit there."""
+
+    units: tuple[tuple[UnitKey, str], ...]
+    findings: tuple[Finding, ...]
+
+
+def read_bundle(context: Context, folder: WorkloadFolder) -> BundleSource:
+    """Read bundle.yaml and resolve the files it names."""
+    ref = folder.ref
+    main = folder.entries.get(f"{folder.root}/{BUNDLE_FILE}")
+    if main is None:
+        message = f"{folder.root} has no {BUNDLE_FILE}"
+        return BundleSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
+    document, bundle, found = context.loader.load_one(context.tree, main, Bundle, workload=ref)
+    if document is None or bundle is None:
+        return BundleSource(folder, found)
+    findings = [*found]
+    findings += check_name(bundle, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))
+    patches = [PatchList(bundle.spec.patches, document, ("spec", "patches"))]
+    for cluster in sorted(bundle.spec.clusterPatches):
+        at: Path = ("spec", "clusterPatches", cluster)
+        patches.append(PatchList(bundle.spec.clusterPatches[cluster], document, at))
+    files = resolve_files(folder, manifests=bundle.spec.manifests, document=document, patches=patches, own=[main.path])
+    findings += files.findings
+    usable = not any(f.severity == Severity.ERROR for f in findings)
+    return BundleSource(folder, tuple(findings), bundle if usable else None, document, files.manifests)
+
+
+def plan_bundle(context: Context, source: BundleSource) -> BundlePlan:
+    """Decide on which clusters the bundle is. Costs no parsing."""
+    bundle, document = source.bundle, source.document
+    if bundle is None or document is None:
+        return BundlePlan((), ())
+    spec, ref = bundle.spec, source.folder.ref
+    fits = eligible(Selection(spec.clusters, spec.regions, spec.attributes), context.documents)
+    listed: list[tuple[str, Path]] = [(name, ("spec", "clusters", i)) for i, name in enumerate(spec.clusters)]
+    listed += [(name, ("spec", "clusterPatches", name)) for name in sorted(spec.clusterPatches)]
+    findings = unknown_clusters(listed, context, lines=document.lines, file=document.file, workload=ref)
+    if not fits.clusters and not context.unreadable:
+        origin = Origin(document.file, document.lines.line_of(("spec",)))
+        message = f"no cluster for {ref}: {fits.why_none()}"
+        findings.append(finding(policy_codes.NO_CLUSTER, message, origin, workload=ref))
+    units = []
+    for cluster in fits.clusters:
+        key = UnitKey(WorkloadKind.BUNDLE, ref.name, "", cluster)
+        patches = [
+            patch_material(entries, source.folder) for entries in (spec.patches, spec.clusterPatches.get(cluster, ()))
+        ]
+        mode = stricter(context.clusters[cluster].document.spec.mode, spec.mode).value
+        units.append((key, content_key(context, str(key), mode, patches, manifests=source.manifests)))
+    return BundlePlan(tuple(units), tuple(findings))
+
+
+def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> WorkloadResult:
+    """Read, merge, judge and finish the objects for every cluster of the bundle."""
+    findings = [*source.findings, *plan.findings]
+    bundle, document, ref = source.bundle, source.document, source.folder.ref
+    if bundle is None or document is None:
+        return WorkloadResult((), tuple(findings))
+    base = read_base(context.loader, context.tree, source.manifests, ref)
+    places = Placing(context.registry, base.objects)
+    findings += [*base.findings, *places.findings(source)]
+    units: list[Unit] = []
+    if base.complete and not any(f.severity == Severity.ERROR for f in findings):
+        reader = PatchReader(context.loader, context.tree, source.folder, document)
+        made: dict[str, tuple[CleanObject, ...]] = {}
+        for key, content in plan.units or ((None, ""),):
+            cluster = key.cluster if key is not None else ClusterName("")
+            patched = cluster if cluster in bundle.spec.clusterPatches else ""
+            if patched not in made:
+                made[patched], problems = _objects(context, source, bundle, base, reader, patched)
+                findings += problems
+            if key is None or not made[patched]:
+                continue
+            desired, problems = finish(
+                places.place(made[patched]),
+                marks=Marks.of(context.reconciler, key),
+                workload=ref,
+                registry=context.registry,
+            )
+            findings += problems
+            mode = stricter(context.clusters[cluster].document.spec.mode, bundle.spec.mode)
+            units.append(Unit(key, content, context.tree.commit, "", desired, mode))
+        findings += reader.findings
+    if any(f.severity == Severity.ERROR for f in findings):
+        units = []
+    return WorkloadResult(tuple(units), tuple(findings))
+
+
+def _objects(
+    context: Context, source: BundleSource, bundle: Bundle, base: Base, reader: PatchReader, cluster: str
+) -> tuple[tuple[CleanObject, ...], tuple[Finding, ...]]:
+    patches = list(reader.read(bundle.spec.patches, ("spec", "patches")))
+    if cluster:
+        patches += reader.read(bundle.spec.clusterPatches[cluster], ("spec", "clusterPatches", cluster))
+    if any(f.severity == Severity.ERROR for f in reader.findings):
+        return (), ()
+    merged, remarks = merge(base.objects, patches, source.folder.ref)
+    objects, judged = clean(merged, workload=source.folder.ref, registry=context.registry)
+    return objects, (*remarks, *judged)
+
+
+class Placing:
+    """Namespaces of a bundle's objects. Scope comes from our tables and the bundle's own CRDs; for any other kind from
+    whether a namespace is written (discovery on the cluster has the last word)."""
+
+    def __init__(self, registry: OperatorRegistry, objects: Sequence[BaseObject]) -> None:
+        self._registry = registry
+        self._objects = objects
+        self._defined: dict[GroupKind, bool] = {}
+        for item in objects:
+            if item.gvk.kind == "CustomResourceDefinition" and (kind := defined_kind(item.body)) is not None:
+                self._defined[kind] = item.body["spec"].get("scope") == "Namespaced"
+
+    def namespaced(self, kind: GroupKind) -> bool | None:
+        for known in (builtin_namespaced(kind), self._registry.namespaced(kind), self._defined.get(kind)):
+            if known is not None:
+                return known
+        return None
+
+    def findings(self, source: BundleSource) -> list[Finding]:
+        """Missing, forbidden and meaningless namespaces, and objects that are one once those are dropped."""
+        found: list[Finding] = []
+        ref = source.folder.ref
+        seen: dict[ObjectRef, BaseObject] = {}
+
+        def say(code: str, message: str, item: BaseObject) -> None:
+            origin = item.origin("metadata", "namespace")
+            found.append(finding(code, message, origin, object=item.ref, workload=ref))
+
+        for item in self._objects:
+            words = f"{item.gvk.kind} {item.name}"
+            scope = self.namespaced(item.gvk.group_kind)
+            place = item.name if item.gvk.group_kind == GroupKind("", "Namespace") else item.namespace
+            if scope is False and item.namespace:
+                say(policy_codes.NAMESPACE_IGNORED, f"{words} is cluster-scoped; its namespace is ignored", item)
+                final = replace(item.ref, namespace="")
+                if (other := seen.setdefault(final, item)) is not item:
+                    say(codes.DECLARED_TWICE, f"{words} is also declared at {other.origin()}", item)
+                continue
+            if (other := seen.setdefault(item.ref, item)) is not item and other.ref != item.ref:
+                say(codes.DECLARED_TWICE, f"{words} is also declared at {other.origin()}", item)
+            if scope and not item.namespace:
+                say(policy_codes.NAMESPACE_MISSING, f"{words} has no namespace", item)
+            if place in (SYSTEM_NAMESPACE, SECRETS_NAMESPACE) or is_instance_namespace(place):
+                say(policy_codes.NAMESPACE_FORBIDDEN, f"{words}: the namespace {place} is the reconciler's", item)
+        return found
+
+    def place(self, objects: Sequence[CleanObject]) -> list[CleanObject]:
+        """The objects with their final identity: none of a cluster-scoped kind keeps a namespace."""
+        placed = []
+        for item in objects:
+            if item.ref.namespace and self.namespaced(item.ref.group_kind) is False:
+                metadata = {k: v for k, v in item.body["metadata"].items() if k != "namespace"}
+                body = {**item.body, "metadata": metadata}
+                item = replace(item, ref=replace(item.ref, namespace=""), body=body)
+            placed.append(item)
+        return placed

@@ -1,0 +1,265 @@
+"""Compile a tree into units: the same code in the daemon, the command line, CI and previews.
+
+Pure but for reading the tree. All findings of all files are collected; a workload with errors is held and never stops
+another. A Compiler lives long and keeps, for each workload, what the last trees gave: a commit that changes one file
+parses, merges and judges that workload only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from gitops.manifests.canonical import canonical_json, digest
+from gitops.model.catalogue import finding
+from gitops.model.documents import Cluster, Repository
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.identity import UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.trees import FileTree
+from gitops.plan import codes
+from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
+from gitops.plan.crosschecks import check_capacity, check_units
+from gitops.plan.functions import FunctionSource, compile_function, plan_function, read_function
+from gitops.plan.layout import REPOSITORY_FILE, Layout, WorkloadFolder, read_layout
+from gitops.plan.loading import Loader
+from gitops.plan.units import Compilation, Unit
+from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
+from gitops.policy import codes as policy_codes
+from gitops.policy.placement import NO_PINS, Pins
+from gitops.policy.registry import OperatorRegistry
+
+_SUPPORTED = frozenset({WorkloadKind.FUNCTION, WorkloadKind.BUNDLE})
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What the caches saved: counts since the start."""
+
+    compiled: int = 0  # workloads whose manifests were read and merged
+    reused: int = 0  # workloads taken from the cache
+
+
+class Compiler:
+    """Compiles one tree after another; not thread-safe."""
+
+    def __init__(self, registry: OperatorRegistry) -> None:
+        self._registry = registry
+        self._loader = Loader()
+        self._sources: OrderedDict[tuple[WorkloadRef, bytes], FunctionSource | BundleSource] = OrderedDict()
+        self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
+        self.statistics = Statistics()
+
+    @property
+    def parsed(self) -> int:
+        """Files parsed since the start."""
+        return self._loader.parsed
+
+    def compile(
+        self, tree: FileTree, *, pins: Pins = NO_PINS, only: frozenset[WorkloadRef] | None = None
+    ) -> Compilation:
+        """Compile a tree. `pins` say where instances live now; with `only`, other workloads are left out (their
+        absence from the result then means nothing)."""
+        layout = read_layout(tree.entries())
+        run = _Run(layout)
+        repository = self._repository(tree, layout, run)
+        if repository is None:
+            return run.incomplete(tree)
+        context = self._context(tree, layout, repository, run)
+        demands: list[Demand] = []
+        for ref, folder in layout.workloads.items():
+            if only is not None and ref not in only:
+                continue
+            if ref in layout.unreadable:
+                run.held.add(ref)
+            elif ref.kind not in _SUPPORTED:
+                run.not_supported(folder)
+            else:
+                result = self._workload(context, folder, pins)
+                run.add(ref, result)
+                demands += result.demands
+        if only is None:
+            run.check_not_empty(layout, repository, context)
+        collisions = check_units(u for units in run.units.values() for u in units)
+        run.findings += collisions
+        run.held.update(f.workload for f in collisions if f.workload is not None)
+        run.findings += check_capacity(demands, context.clusters)
+        self._forget(len(layout.workloads))
+        return run.compilation(tree, repository, context)
+
+    def _repository(self, tree: FileTree, layout: Layout, run: _Run) -> Repository | None:
+        if layout.repository is None:
+            message = f"there is no {REPOSITORY_FILE} at the root of the repository"
+            run.findings.append(finding(codes.NO_REPOSITORY, message, Origin(REPOSITORY_FILE)))
+            return None
+        _, repository, found = self._loader.load_one(tree, layout.repository, Repository)
+        run.findings += found
+        if repository is None:
+            message = f"{REPOSITORY_FILE} cannot be used"
+            run.findings.append(finding(codes.NO_REPOSITORY, message, Origin(REPOSITORY_FILE)))
+        return repository
+
+    def _context(self, tree: FileTree, layout: Layout, repository: Repository, run: _Run) -> Context:
+        clusters: dict[str, ClusterEntry] = {}
+        broken = set(layout.broken_clusters)
+        for name, entry in layout.clusters.items():
+            document, cluster, found = self._loader.load_one(tree, entry, Cluster)
+            run.findings += found
+            if document is None or cluster is None:
+                broken.add(name)
+                continue
+            usable = ClusterEntry(cluster, entry.path, document.lines)
+            problems = list(_check_cluster(usable, name, repository))
+            run.findings += problems
+            if problems:
+                broken.add(name)
+            else:
+                clusters[name] = usable
+        return Context(
+            tree=tree,
+            loader=self._loader,
+            registry=self._registry,
+            reconciler=repository.metadata.name,
+            clusters=clusters,
+            unreadable=frozenset(broken - clusters.keys()),
+        )
+
+    def _workload(self, context: Context, folder: WorkloadFolder, pins: Pins) -> WorkloadResult:
+        """From the cache when the folder, its placement and all that its units are made from are as before."""
+        source = self._source(context, folder)
+        if isinstance(source, FunctionSource):
+            planned = plan_function(context, source, pins)
+            keys = [(i.key, i.content_key) for i in planned.instances]
+            key = _cache_key(context, folder, keys, planned.findings)
+            return self._cached(key) or self._keep(key, compile_function(context, source, planned))
+        selected = plan_bundle(context, source)
+        key = _cache_key(context, folder, selected.units, selected.findings)
+        return self._cached(key) or self._keep(key, compile_bundle(context, source, selected))
+
+    def _cached(self, key: tuple[WorkloadRef, bytes]) -> WorkloadResult | None:
+        found = self._results.get(key)
+        if found is not None:
+            self._results.move_to_end(key)
+            self.statistics.reused += 1
+        return found
+
+    def _keep(self, key: tuple[WorkloadRef, bytes], result: WorkloadResult) -> WorkloadResult:
+        self._results[key] = result
+        self.statistics.compiled += 1
+        return result
+
+    def _source(self, context: Context, folder: WorkloadFolder) -> FunctionSource | BundleSource:
+        key = (folder.ref, folder.content)
+        source = self._sources.get(key)
+        if source is None:
+            read = read_function if folder.ref.kind is WorkloadKind.FUNCTION else read_bundle
+            source = self._sources[key] = read(context, folder)
+        else:
+            self._sources.move_to_end(key)
+        return source
+
+    def _forget(self, workloads: int) -> None:
+        """Keep two versions of every workload: the head, and what a held one or a preview still needs."""
+        limit = 2 * workloads + 64
+        for cache in (self._sources, self._results):
+            while len(cache) > limit:
+                cache.popitem(last=False)
+
+
+class _Run:
+    """What one compile has gathered so far."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.findings: list[Finding] = list(layout.findings)
+        self.units: dict[WorkloadRef, tuple[Unit, ...]] = {}
+        self.held: set[WorkloadRef] = set()
+        self.complete = layout.whole
+        for entry in layout.policies:
+            message = f"{entry.path} is not enforced by this version"
+            self.findings.append(finding(codes.POLICY_NOT_SUPPORTED, message, Origin(entry.path)))
+
+    def add(self, ref: WorkloadRef, result: WorkloadResult) -> None:
+        self.findings += result.findings
+        if any(f.severity == Severity.ERROR for f in result.findings):
+            self.held.add(ref)
+        else:
+            self.units[ref] = result.units
+
+    def not_supported(self, folder: WorkloadFolder) -> None:
+        message = f"{folder.ref}: workloads of this kind are left alone by this version"
+        self.findings.append(finding(codes.KIND_NOT_SUPPORTED, message, folder.origin, workload=folder.ref))
+        self.held.add(folder.ref)
+
+    def check_not_empty(self, layout: Layout, repository: Repository, context: Context) -> None:
+        """A tree that suddenly declares nothing is a mistake until somebody says that it is meant (R01, R02)."""
+        if repository.spec.allowEmpty:
+            return
+        for what, there in (("workload", layout.workloads), ("cluster", {*context.clusters, *context.unreadable})):
+            if not there:
+                message = f"the tree declares no {what}"
+                self.findings.append(finding(codes.NOTHING_DECLARED, message, Origin(REPOSITORY_FILE)))
+                self.complete = False
+
+    def incomplete(self, tree: FileTree) -> Compilation:
+        """Without a usable repository document nothing can be marked as ours: no units, and nothing is pruned."""
+        return Compilation(tree.commit, None, {}, {}, _sorted(self.findings), frozenset(), False)
+
+    def compilation(self, tree: FileTree, repository: Repository, context: Context) -> Compilation:
+        units: dict[UnitKey, Unit] = {}
+        for ref in sorted(self.units):
+            if ref not in self.held:
+                for unit in self.units[ref]:
+                    current = unit if unit.commit == tree.commit else replace(unit, commit=tree.commit)
+                    units[unit.key] = current
+        return Compilation(
+            commit=tree.commit,
+            repository=repository,
+            clusters=context.documents,
+            units=units,
+            findings=_sorted(self.findings),
+            held=frozenset(self.held),
+            complete=self.complete and not context.unreadable,
+            unreadable_clusters=context.unreadable,
+        )
+
+
+def _cache_key(
+    context: Context,
+    folder: WorkloadFolder,
+    units: Iterable[tuple[UnitKey, str]],
+    findings: Iterable[Finding],
+) -> tuple[WorkloadRef, bytes]:
+    """Everything a result depends on: the folder (lines included), its units' keys, and lines of Cluster documents."""
+    keys = [[str(unit), content] for unit, content in units]
+    places = sorted({str(entry.template) for entry in context.clusters.values()})
+    remarks = [str(f) for f in findings]
+    policy = context.registry.policy_digest.hex()
+    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, places]
+    return folder.ref, digest(canonical_json(material))
+
+
+def _check_cluster(entry: ClusterEntry, name: str, repository: Repository) -> Iterable[Finding]:
+    cluster = entry.document
+    if cluster.metadata.name != name:
+        origin = Origin(entry.file, entry.lines.line_of(("metadata", "name")))
+        message = f"metadata.name is {cluster.metadata.name}, the file {name}.yaml"
+        yield finding(codes.NAME_IS_NOT_PLACE, message, origin)
+    tenancy = cluster.spec.tenancy
+    if tenancy is not None and tenancy.ncaId != repository.spec.ncaId:
+        origin = Origin(entry.file, entry.lines.line_of(("spec", "tenancy")))
+        message = f"cluster {name} belongs to account {tenancy.ncaId}, the repository to {repository.spec.ncaId}"
+        yield finding(policy_codes.FOREIGN_ACCOUNT, message, origin)
+    seen: set[str] = set()
+    for position, gpu in enumerate(cluster.spec.gpus):
+        if gpu.name.casefold() in seen:
+            origin = Origin(entry.file, entry.lines.line_of(("spec", "gpus", position)))
+            yield finding(codes.NOT_UNIQUE, f"GPU {gpu.name} is listed twice", origin)
+        seen.add(gpu.name.casefold())
+
+
+def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Each finding once, by place: the same tree gives the same list."""
+    unique: Mapping[tuple[Origin, str, str, str], Finding] = {
+        (f.origin, f.code, f.message, str(f.workload or "")): f for f in findings
+    }
+    return tuple(unique[key] for key in sorted(unique))

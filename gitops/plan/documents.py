@@ -1,0 +1,145 @@
+"""Our own documents, typed: one parsed YAML file in, one pydantic model and findings with file:line out.
+
+pydantic's errors are translated into words for people and into the line of the field they are about. Values are quoted
+only where they cannot be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gitops.manifests.reading import RawDocument
+from gitops.model.catalogue import finding
+from gitops.model.documents import API_VERSION, KINDS, Document, Use, written_fields
+from gitops.model.findings import Finding, Origin
+from gitops.model.identity import WorkloadRef
+from gitops.plan import codes
+
+D = TypeVar("D", bound=Document)
+Path = tuple[str | int, ...]
+
+_TYPE_WORDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map",
+    "model_attributes_type": "a map",
+}
+
+
+def dotted(path: Path) -> str:
+    """`spec.gpuSpecifications[0].id`, as people write it."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "the document"
+
+
+def typed(
+    document: RawDocument, model: type[D], *, workload: WorkloadRef | None = None
+) -> tuple[D | None, tuple[Finding, ...]]:
+    """Read a document as a kind. The model is None when any finding is an error.
+
+    Checks, in this order: it is a map, its kind, its apiVersion, its fields, fields this version does not support.
+    """
+    body = document.body
+    if not isinstance(body, dict):
+        return None, (_at(document, (), codes.WRONG_KIND, f"expected a {model.__name__}, found no map", workload),)
+    kind = body.get("kind")
+    if kind != model.__name__:
+        known = f"a {kind}" if isinstance(kind, str) and kind in KINDS else "another kind"
+        message = f"expected kind {model.__name__}, found {known if kind is not None else 'no kind'}"
+        return None, (_at(document, ("kind",), codes.WRONG_KIND, message, workload),)
+    if body.get("apiVersion") != API_VERSION:
+        message = f"apiVersion of a {model.__name__} is {API_VERSION}"
+        return None, (_at(document, ("apiVersion",), codes.WRONG_API_VERSION, message, workload),)
+    try:
+        parsed = model.model_validate(body)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=True)
+        return None, tuple(_explain(document, detail, workload, model) for detail in details)
+    findings = tuple(_unused_fields(document, parsed, workload))
+    return (None if any(f.severity == "error" for f in findings) else parsed), findings
+
+
+def _unused_fields(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
+    found = []
+    for path, use in written_fields(parsed):
+        if use is Use.REFUSED:
+            message = f"{dotted(path)} is not supported by this version"
+            found.append(_at(document, path, codes.NOT_SUPPORTED, message, workload))
+        elif use is Use.RECORDED:
+            message = f"{dotted(path)} is recorded and does nothing yet"
+            found.append(_at(document, path, codes.RECORDED_ONLY, message, workload))
+    return found
+
+
+def _explain(
+    document: RawDocument, detail: ErrorDetails, workload: WorkloadRef | None, model: type[Document]
+) -> Finding:
+    kind = detail["type"]
+    path = _path_in(document.body, detail["loc"])
+    where = dotted(path)
+    if kind == "missing":
+        return _at(document, path, codes.MISSING_FIELD, f"{where} is missing", workload)
+    if kind == "extra_forbidden":
+        close = difflib.get_close_matches(str(path[-1]), _field_names(model), n=1, cutoff=0.7)
+        guess = f"; did you mean {close[0]}?" if close else ""
+        return _at(document, path, codes.UNKNOWN_FIELD, f"unknown field {where}{guess}", workload)
+    if kind in _TYPE_WORDS:
+        message = f"{where} must be {_TYPE_WORDS[kind]}, not {_describe(detail['input'])}"
+    elif kind == "literal_error":
+        message = f"{where} must be {detail['ctx']['expected']}"
+    elif kind == "string_pattern_mismatch":
+        message = f"{where} does not match {detail['ctx']['pattern']}"
+    else:
+        message = f"{where}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+    return _at(document, path, codes.WRONG_VALUE, message, workload)
+
+
+def _describe(value: Any) -> str:
+    """A value's type, and the value itself where it is a number or truth value (never text: it may be a secret)."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    return "a list" if isinstance(value, list) else "a map" if isinstance(value, dict) else "text"
+
+
+def _path_in(body: Any, location: Sequence[str | int]) -> Path:
+    """pydantic's location as a path of the document: tags of unions are left out, a missing last field stays."""
+    path: list[str | int] = []
+    here = body
+    for position, part in enumerate(location):
+        try:
+            here = here[part]
+        except (KeyError, IndexError, TypeError):
+            if position == len(location) - 1:
+                path.append(part)
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _field_names(model: type[Document]) -> list[str]:
+    """Field names of a kind and of everything inside it, for guesses at what was meant."""
+    names: set[str] = set()
+    schema = model.model_json_schema()
+    for part in (schema, *schema.get("$defs", {}).values()):
+        names.update(part.get("properties", {}))
+    return sorted(names)
+
+
+def _at(document: RawDocument, path: Path, code: str, message: str, workload: WorkloadRef | None) -> Finding:
+    origin = Origin(document.file, document.lines.line_of(path))
+    return finding(code, message, origin, workload=workload, path=path)

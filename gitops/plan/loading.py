@@ -1,0 +1,89 @@
+"""Files of a tree to parsed documents, each blob parsed once while it is in use.
+
+The cache is keyed by path and content id (lines and messages name the path) and bounded: what stays in memory for good
+are the compiled units, not the parsed text.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from gitops.manifests.reading import RawDocument, ReadResult, read_documents
+from gitops.model.catalogue import finding
+from gitops.model.documents import Document
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.identity import WorkloadRef
+from gitops.model.trees import FileTree, TreeEntry
+from gitops.plan import codes
+from gitops.plan.documents import typed
+
+LFS_MARK = b"version https://git-lfs.github.com/spec/"
+"""First bytes of a Git LFS pointer file (git-lfs specification, "The Pointer")."""
+
+D = TypeVar("D", bound=Document)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A file's documents. `complete` is False when something of the file could not be read."""
+
+    documents: tuple[RawDocument, ...]
+    findings: tuple[Finding, ...]
+    complete: bool
+
+
+class Loader:
+    """Reads files of one tree after another; not thread-safe."""
+
+    def __init__(self, *, capacity: int = 512) -> None:
+        self._cache: OrderedDict[tuple[str, str], ReadResult] = OrderedDict()
+        self._capacity = capacity
+        self.parsed = 0  # files parsed since the start: what caches are measured by
+
+    def load(self, tree: FileTree, entry: TreeEntry, *, workload: WorkloadRef | None = None) -> Loaded:
+        """All documents of a file. What is wrong with the file comes as findings of the workload."""
+        key = (entry.path, entry.content_id)
+        result = self._cache.get(key)
+        if result is None:
+            try:
+                data = tree.read(entry.path)
+            except OSError as error:
+                message = f"{entry.path} cannot be read: {type(error).__name__}"
+                found = finding(codes.NO_SUCH_FILE, message, Origin(entry.path), workload=workload)
+                return Loaded((), (found,), False)
+            result = self._parse(data, entry.path)
+            self._cache[key] = result
+            if len(self._cache) > self._capacity:
+                self._cache.popitem(last=False)
+        else:
+            self._cache.move_to_end(key)
+        findings = result.findings
+        if workload is not None:
+            findings = tuple(replace(f, workload=workload) for f in findings)
+        broken = any(f.severity == Severity.ERROR for f in findings)
+        return Loaded(result.documents, findings, result.complete and not broken)
+
+    def load_one(
+        self, tree: FileTree, entry: TreeEntry, model: type[D], *, workload: WorkloadRef | None = None
+    ) -> tuple[RawDocument | None, D | None, tuple[Finding, ...]]:
+        """The one document of a file, as a kind. The model is None when a finding is an error."""
+        loaded = self.load(tree, entry, workload=workload)
+        if not loaded.complete:
+            return None, None, loaded.findings
+        if len(loaded.documents) != 1:
+            message = f"{entry.path} holds {len(loaded.documents)} documents; expected one {model.__name__}"
+            origin = Origin(entry.path, loaded.documents[1].line if len(loaded.documents) > 1 else 0)
+            found = finding(codes.NOT_ONE_DOCUMENT, message, origin, workload=workload)
+            return None, None, (*loaded.findings, found)
+        document = loaded.documents[0]
+        parsed, findings = typed(document, model, workload=workload)
+        return document, parsed, (*loaded.findings, *findings)
+
+    def _parse(self, data: bytes, path: str) -> ReadResult:
+        if data.startswith(LFS_MARK):
+            found = finding(codes.LFS_POINTER, f"{path} is a Git LFS pointer, not the file itself", Origin(path, 1))
+            return ReadResult((), (found,), readable=False)
+        self.parsed += 1
+        return read_documents(data, file=path)

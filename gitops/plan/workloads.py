@@ -1,0 +1,121 @@
+"""What compiling one workload needs and gives, whatever its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops.manifests.canonical import canonical_json, digest
+from gitops.manifests.lines import LineMap
+from gitops.model.catalogue import finding
+from gitops.model.documents import Cluster, Document, InlinePatch, Patch
+from gitops.model.findings import Finding, Origin
+from gitops.model.identity import ClusterName, WorkloadRef
+from gitops.model.trees import FileTree, TreeEntry
+from gitops.plan import codes
+from gitops.plan.documents import Path
+from gitops.plan.layout import WorkloadFolder
+from gitops.plan.loading import Loader
+from gitops.plan.units import Mode, Unit
+from gitops.policy.registry import OperatorRegistry
+
+FORMAT = "1"
+"""Raised when the same input gives other objects than before: changes every content key."""
+
+_STRICTNESS = {"enforce": 0, "report": 1, "paused": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntry:
+    """A usable Cluster document and where it is written."""
+
+    document: Cluster
+    file: str
+    lines: LineMap
+
+    @property
+    def template(self) -> Origin:
+        """Where its namespace template is."""
+        return Origin(self.file, self.lines.line_of(("spec", "namespaceTemplate")))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is the same for all workloads of one compile."""
+
+    tree: FileTree
+    loader: Loader
+    registry: OperatorRegistry
+    reconciler: str
+    clusters: Mapping[str, ClusterEntry]
+    unreadable: frozenset[str]  # clusters that exist, but whose document cannot be used now
+
+    @property
+    def documents(self) -> dict[str, Cluster]:
+        return {name: entry.document for name, entry in self.clusters.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """GPUs that one workload asks of a cluster."""
+
+    cluster: ClusterName
+    gpu: str  # case-folded
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadResult:
+    """Units of one workload, or none when something about it is wrong."""
+
+    units: tuple[Unit, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    demands: tuple[Demand, ...] = field(default=())
+
+
+def stricter(*modes: str) -> Mode:
+    """The strictest of the modes of cluster, unit and object."""
+    return Mode(max(modes, key=_STRICTNESS.__getitem__))
+
+
+def check_name(document: Document, folder: WorkloadFolder, *, file: str, line: int) -> tuple[Finding, ...]:
+    """The folder is the name: a file that cannot be read then still tells whose it is."""
+    name = document.metadata.name  # type: ignore[attr-defined]  # every workload document has metadata
+    if name == folder.ref.name:
+        return ()
+    message = f"metadata.name is {name}, the folder {folder.ref.name}"
+    return (finding(codes.NAME_IS_NOT_PLACE, message, Origin(file, line), workload=folder.ref),)
+
+
+def unknown_clusters(
+    names: Iterable[tuple[str, Path]], context: Context, *, lines: LineMap, file: str, workload: WorkloadRef
+) -> list[Finding]:
+    """Findings for names that are neither a Cluster document nor the place of an unreadable one."""
+    found = []
+    for name, at in names:
+        if name not in context.clusters and name not in context.unreadable:
+            known = ", ".join(sorted(context.clusters)) or "none"
+            origin = Origin(file, lines.line_of(at))
+            message = f"there is no cluster {name} (known: {known})"
+            found.append(finding(codes.UNKNOWN_CLUSTER, message, origin, workload=workload, path=at))
+    return found
+
+
+def patch_material(patches: Sequence[Patch], folder: WorkloadFolder) -> list[Any]:
+    """What a list of patches adds to a content key: path and content of files, inline patches themselves."""
+    material: list[Any] = []
+    for patch in patches:
+        if isinstance(patch, InlinePatch):
+            material.append(patch.model_dump(mode="json"))
+        else:
+            entry = folder.entries.get(f"{folder.root}/{patch}")
+            material.append([patch, entry.content_id if entry else ""])
+    return material
+
+
+def content_key(context: Context, *parts: Any, manifests: Iterable[TreeEntry]) -> str:
+    """Digest of everything a unit is made from: equal keys, equal objects."""
+    files = [[entry.path, entry.content_id] for entry in manifests]
+    policy = context.registry.policy_digest.hex()
+    return digest(canonical_json([FORMAT, context.reconciler, policy, files, list(parts)])).hex()

@@ -1,0 +1,88 @@
+"""Labels and annotations with a meaning for the reconciler: which of them people may write, and what they say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+OUR_PREFIXES = ("gitops/", "applyset.kubernetes.io/")
+
+DEPENDS_ON = "gitops/depends-on"
+"""`Kind.group/name` or `Kind.group/namespace/name`, separated by commas: objects of the unit that go first."""
+
+ALLOW_CREDENTIAL_LIKE = "gitops/allow-credential-like"
+"""`"true"`: values of this object that look like credentials are none."""
+
+ALLOW_DELETE = "gitops/allow-delete"
+"""`"true"`: an object that holds data may be pruned. The only one that is sent, since it is read from the live object
+once its declaration is gone."""
+
+_REFERENCE = re.compile(r"([A-Z][A-Za-z0-9]*)((?:\.[a-z0-9][-a-z0-9.]*)?)((?:/[^/\s,]+){1,2})\Z")
+_LONGEST = 4096
+
+
+class BadAnnotationError(ValueError):
+    """An annotation of ours with a value that means nothing."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Dependency:
+    """An object that must be applied before; `namespace` "" means: in the object's own."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        group = f".{self.group}" if self.group else ""
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind}{group}/{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What an object's annotations ask of us."""
+
+    depends_on: tuple[Dependency, ...] = ()
+    allow_credential_like: bool = False
+    problems: tuple[tuple[str, str], ...] = field(default=())  # (annotation, what is wrong with it)
+
+
+def read_wishes(annotations: dict[str, str]) -> Wishes:
+    """Read our annotations; what is malformed is reported, never raised (cases.md X07)."""
+    problems: list[tuple[str, str]] = []
+    depends_on: tuple[Dependency, ...] = ()
+    allow = False
+    for key in sorted(annotations):
+        try:
+            if key == DEPENDS_ON:
+                depends_on = parse_dependencies(annotations[key])
+            elif key == ALLOW_CREDENTIAL_LIKE:
+                allow = _truth(annotations[key])
+            elif key == ALLOW_DELETE:
+                _truth(annotations[key])
+        except BadAnnotationError as error:
+            problems.append((key, str(error)))
+    return Wishes(depends_on, allow, tuple(problems))
+
+
+def parse_dependencies(text: str) -> tuple[Dependency, ...]:
+    """Read a depends-on value. Raises BadAnnotationError."""
+    if len(text) > _LONGEST:
+        raise BadAnnotationError(f"longer than {_LONGEST} characters")
+    found = set()
+    for part in text.split(","):
+        match = _REFERENCE.match(part.strip())
+        if match is None:
+            raise BadAnnotationError("expected Kind.group/name, separated by commas")
+        kind, group, place = match.groups()
+        names = place.split("/")[1:]
+        found.add(Dependency(group[1:], kind, names[0] if len(names) == 2 else "", names[-1]))
+    return tuple(sorted(found))
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise BadAnnotationError('expected "true" or "false"')
+    return text == "true"

@@ -1,0 +1,216 @@
+"""Rules for one merged object, whatever its workload.
+
+The merged object is judged, never the base or a patch alone. Every problem is reported, with the file and line that set
+the value; a value itself is never shown unless it is a number or a truth value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops.model.catalogue import finding
+from gitops.model.documents import NameLimit
+from gitops.model.findings import Finding
+from gitops.model.identity import GroupKind, ObjectRef, WorkloadRef
+from gitops.overlays.provenance import Provenance
+from gitops.policy import codes
+from gitops.policy.annotations import (
+    ALLOW_CREDENTIAL_LIKE,
+    ALLOW_DELETE,
+    DEPENDS_ON,
+    OUR_PREFIXES,
+    Wishes,
+    read_wishes,
+)
+from gitops.policy.credentials import looks_like
+from gitops.policy.registry import OperatorRegistry
+
+Path = tuple[str | int, ...]
+
+TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
+"""Maps from text to text wherever Kubernetes and the operators' kinds use the name."""
+
+_NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE})
+_ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE})
+_CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+_POWERFUL_VERBS = frozenset({"*", "escalate", "bind", "impersonate"})
+
+
+@dataclass(slots=True)
+class Judged:
+    """The result: what our annotations ask, and what is wrong."""
+
+    wishes: Wishes = field(default_factory=Wishes)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def judge(
+    body: dict[str, Any],
+    *,
+    ref: ObjectRef,
+    provenance: Provenance,
+    workload: WorkloadRef,
+    registry: OperatorRegistry,
+) -> Judged:
+    """Report what is wrong with a merged object; our own annotations and a Secret's data are taken out of it in place.
+
+    `body` has been through manifests.sanitizing and shares nothing with another object.
+    """
+    return _Judge(body, ref, provenance, workload, registry).run()
+
+
+class _Judge:
+    def __init__(
+        self,
+        body: dict[str, Any],
+        ref: ObjectRef,
+        provenance: Provenance,
+        workload: WorkloadRef,
+        registry: OperatorRegistry,
+    ) -> None:
+        self.body = body
+        self.ref = ref
+        self.provenance = provenance
+        self.workload = workload
+        self.registry = registry
+        self.is_crd = ref.group_kind == _CRD
+        self.out = Judged()
+
+    def say(self, code: str, message: str, *path: str | int) -> None:
+        origin = self.provenance.origin_of(path)
+        text = f"{self.ref.kind} {self.ref.name}: {message}"
+        self.out.findings.append(finding(code, text, origin, object=self.ref, workload=self.workload, path=path))
+
+    def run(self) -> Judged:
+        self._marks("labels")
+        self._marks("annotations")
+        self._own_annotations()
+        self._walk(self.body, (), "")
+        self._by_kind()
+        for limit in self.registry.name_limits(self.ref.group_kind):
+            self._name_limit(limit)
+        return self.out
+
+    # -- labels and annotations ---------------------------------------------------------------------------------------
+
+    def _marks(self, name: str) -> None:
+        """Those that only we or an operator may write."""
+        reserved = self.registry.reserved_prefixes()
+        for key in sorted(self.body["metadata"].get(name, ())):
+            if key.startswith(OUR_PREFIXES) and not (name == "annotations" and key in _ALLOWED):
+                self.say(codes.OUR_METADATA, f"{key} is written by the reconciler only", "metadata", name, key)
+            elif key.startswith(reserved):
+                self.say(codes.OPERATOR_METADATA, f"{key} is written by its operator only", "metadata", name, key)
+
+    def _own_annotations(self) -> None:
+        annotations = self.body["metadata"].get("annotations")
+        if not annotations:
+            return
+        ours = {key: value for key, value in annotations.items() if key in _ALLOWED and isinstance(value, str)}
+        self.out.wishes = read_wishes(ours)
+        for key, problem in self.out.wishes.problems:
+            self.say(codes.BAD_ANNOTATION, f"{key}: {problem}", "metadata", "annotations", key)
+        for key in _NOT_SENT:
+            if isinstance(annotations.get(key), str):
+                del annotations[key]
+        if not annotations:
+            del self.body["metadata"]["annotations"]
+
+    # -- refused ------------------------------------------------------------------------------------------------------
+
+    def _walk(self, value: Any, path: Path, key: str) -> None:
+        """Nulls, credentials and numbers where Kubernetes wants text, in one pass over the object."""
+        if isinstance(value, str):
+            if len(value) > 11 and not self.out.wishes.allow_credential_like and (what := looks_like(value)):
+                self.say(codes.CREDENTIAL, f"{_dotted(path)} looks like {what}", *path)
+        elif isinstance(value, dict):
+            text_map = key in TEXT_MAPS and len(path) > 1 and path[-2] != "properties" and not self.is_crd
+            for name, child in value.items():
+                if isinstance(child, str | dict | list):
+                    self._walk(child, (*path, name), name)
+                elif child is None:
+                    if not self.is_crd:
+                        self.say(codes.NULL_VALUE, f"{_dotted((*path, name))} is null", *path, name)
+                elif text_map:
+                    self._not_text(child, (*path, name))
+        elif isinstance(value, list):
+            for position, child in enumerate(value):
+                here = (*path, position)
+                if isinstance(child, str | dict | list):
+                    self._walk(child, here, "")
+                    if key == "env" and isinstance(child, dict) and isinstance(child.get("value"), int | float):
+                        self._not_text(child["value"], (*here, "value"))
+                elif child is None and not self.is_crd:
+                    self.say(codes.NULL_VALUE, f"{_dotted(here)} is null", *here)
+
+    def _not_text(self, value: Any, path: Path) -> None:
+        written = self.provenance.text_of(path) or ("true" if value is True else "false" if value is False else value)
+        self.say(codes.NOT_TEXT, f'{_dotted(path)} must be text: write "{written}"', *path)
+
+    def _by_kind(self) -> None:
+        body, kind = self.body, self.ref.group_kind
+        if kind == GroupKind("", "ConfigMap"):
+            data = body.get("data")
+            for key, value in data.items() if isinstance(data, dict) else ():
+                if isinstance(value, int | float):
+                    self._not_text(value, ("data", key))
+        elif kind == GroupKind("", "Secret"):
+            self._secret()
+        elif kind.group == "rbac.authorization.k8s.io":
+            self._rights()
+
+    def _secret(self) -> None:
+        for key in ("data", "stringData"):
+            if self.body.get(key):
+                self.say(codes.SECRET_DATA, f"{key} must not be in Git", key)
+            self.body.pop(key, None)
+        if self.body.get("type") == "kubernetes.io/service-account-token":
+            self.say(codes.TOKEN_SECRET, "a token that never expires", "type")
+
+    def _rights(self) -> None:
+        rules = self.body.get("rules")
+        for position, rule in enumerate(rules if isinstance(rules, list) else ()):
+            if not isinstance(rule, dict):
+                continue
+            wide = [k for k in ("apiGroups", "resources", "verbs") if "*" in (rule.get(k) or ())]
+            powerful = sorted(_POWERFUL_VERBS.intersection(rule.get("verbs") or ()) - {"*"})
+            if wide or powerful:
+                words = [f"`*` in {k}" for k in wide] + [f"verb {verb}" for verb in powerful]
+                self.say(codes.WIDE_RIGHTS, ", ".join(words), "rules", position)
+        role = self.body.get("roleRef")
+        if isinstance(role, dict) and (role.get("kind"), role.get("name")) == ("ClusterRole", "cluster-admin"):
+            self.say(codes.WIDE_RIGHTS, "binds cluster-admin", "roleRef")
+
+    def _name_limit(self, limit: NameLimit) -> None:
+        if limit.unlessAnnotation:
+            key, _, value = limit.unlessAnnotation.partition("=")
+            if self.body["metadata"].get("annotations", {}).get(key) == value:
+                return
+        for path, name in _names_at(self.body, limit.parts.strip("/").split("/"), ()):
+            total = len(self.ref.name) + len(name)
+            if total > limit.limit:
+                message = f"name and {name} have {total} characters together, {limit.limit} are allowed"
+                self.say(codes.NAME_TOO_LONG, message, *path)
+
+
+def _names_at(value: Any, parts: list[str], path: Path) -> list[tuple[Path, str]]:
+    """Names at a path with `*`: a trailing `*` means the keys themselves."""
+    if not parts:
+        return [(path, value)] if isinstance(value, str) else []
+    head, rest = parts[0], parts[1:]
+    if head != "*":
+        return _names_at(value.get(head), rest, (*path, head)) if isinstance(value, dict) else []
+    if isinstance(value, dict):
+        if not rest:
+            return [((*path, key), key) for key in value]
+        return [found for key, child in value.items() for found in _names_at(child, rest, (*path, key))]
+    children = enumerate(value) if isinstance(value, list) else ()
+    return [found for position, child in children for found in _names_at(child, rest, (*path, position))]
+
+
+def _dotted(path: Path) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
