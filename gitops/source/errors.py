@@ -3,7 +3,8 @@
     SourceError            has a class (SourceErrorClass) and one sentence without secrets
 
 libgit2 gives a Python class, sometimes a number for the part that failed, and a text; the text is what tells most. The
-texts below are those of libgit2 1.9, seen over http, https, ssh and file with misbehaving servers (tests/source).
+texts below are those of libgit2 1.9, seen over http, https, ssh and file with misbehaving servers (tests/source). For a
+path that does not exist it says "unsupported URL protocol".
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ _NET: Final = (
     (re.compile(r"unable to extract public key|wrong passphrase|invalid.*private key|private key file", re.I),
      SourceErrorClass.AUTH),
     (re.compile(r"status code: 404|repository not found|could not find repository|failed to resolve path"
-                r"|not appear to be a git repository|does not exist|no such file", re.I), SourceErrorClass.NOT_FOUND),
+                r"|not appear to be a git repository|does not exist|no such file"
+                r"|unsupported url protocol", re.I), SourceErrorClass.NOT_FOUND),
     (re.compile(r"not owned by current user|permission denied", re.I), SourceErrorClass.STATE),
     (re.compile(r"failed to connect|failed to resolve address|connection (refused|reset)|network is unreachable"
                 r"|no route to host|broken pipe|early eof|unexpected eof|could not (read|write)|unexpected disconnect"

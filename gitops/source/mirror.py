@@ -121,6 +121,16 @@ class Mirror:
         """How often a new generation was taken since the start (repair and maintenance)."""
         return self._store.rebuilds
 
+    def watch_status(self, branch: str) -> None:
+        """Fetch this status branch along from now on. Its name stands in the repository, so it is known only after
+        the first fetch. Raises RemoteRefused as the constructor does."""
+        check_branch(branch)
+        if branch == self.remote.branch:
+            raise RemoteRefused(f"the status branch must not be the watched branch {branch!r}")
+        if branch != self.status_branch:
+            self.status_branch = branch
+            self.fetch_status()
+
     # -- what is known
 
     @property

@@ -74,8 +74,9 @@ class StatusBranch:
 
     def read(self, path: str) -> bytes | None:
         """Content at the branch's head as last seen. Raises UnsafePath."""
+        check_path(path)
         tree = self._tree(self._mirror.status_head)
-        found = treewalk.lookup(tree, check_path(path)) if tree is not None else None
+        found = treewalk.lookup(tree, path) if tree is not None else None
         return found.data if isinstance(found, pygit2.Blob) else None
 
     def files(self, prefix: str = "") -> list[str]:
@@ -139,6 +140,8 @@ class StatusBranch:
                     text = self._words(str(error), callbacks)
                     if _RACE.search(text):
                         return True, text
+                    if "non-bare" in text:
+                        return False, f"{text}: libgit2 pushes to a local path only when that repository is bare"
                     raise
                 except Exception:
                     if callbacks.moved:

@@ -34,11 +34,18 @@ class GitTree:
         return self._commit
 
     def entries(self) -> tuple[TreeEntry, ...]:
-        """Every leaf, sorted by path; links and submodules are entries of their kind and never followed."""
+        """Every leaf, sorted by path; links and submodules are entries of their kind and never followed.
+
+        Raises SourceError(PROTOCOL) when folders are nested absurdly deep.
+        """
         if self._entries is None:
             with self._store.reading() as repo:
                 try:
                     self._entries = self._listing.entries(repo, self._root(repo))
+                except treewalk.TooDeep as error:
+                    raise SourceError(
+                        SourceErrorClass.PROTOCOL, f"commit {self._commit[:12]} is not read: {error}"
+                    ) from None
                 except (pygit2.GitError, KeyError, ValueError) as error:
                     raise self._corrupt(error) from error
         return self._entries

@@ -19,7 +19,5 @@ async def watch_folder(path: Path, *, debounce: float = 0.2) -> AsyncIterator[fr
     def relevant(_: object, changed: str) -> bool:
         return not any(part.startswith(".") for part in Path(changed).relative_to(root).parts)
 
-    async for changes in awatch(
-        root, watch_filter=relevant, debounce=int(debounce * 1000), step=50, recursive=True, raise_interrupt=False
-    ):
+    async for changes in awatch(root, watch_filter=relevant, debounce=int(debounce * 1000), step=50, recursive=True):
         yield frozenset(Path(changed).relative_to(root).as_posix() for _, changed in changes)
