@@ -18,7 +18,6 @@ from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, ReconcilerName, UnitKey
 from gitops.reconcile.context import Context
 from gitops.reconcile.judging import judge
-from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.session import Refused, Session, Told
 from gitops.reconcile.state import Assignment, ClusterState
 
@@ -93,18 +92,30 @@ class ClusterWorker:
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"cluster {self.name}")
 
-    async def stop(self, *, grace: float) -> None:
-        """Finish the calls in flight, release the Lease, close the connection."""
+    async def drain(self, *, grace: float) -> None:
+        """Take no more work and let what runs finish."""
         self._stopping = True
-        self._wake.set()
+        if self._session is not None:
+            await self._session.queue.close(grace=grace)
+
+    async def stop(self) -> None:
+        """Release the Lease, close the connection. Call drain() first."""
+        self._stopping = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self._session is not None:
-            await self._session.close(grace=grace)
+            await self._session.close(grace=0.0)
             self._session = None
         for timer in self._timers.values():
             timer.cancel()
+
+    async def release(self, *, grace: float) -> None:
+        """The cluster left Git: take our marks off what we applied, leave the objects, give up claim and Lease."""
+        if self._session is not None:
+            await self._session.release_all()
+        await self.drain(grace=grace)
+        await self.stop()
 
     async def _run(self) -> None:
         attempt = 0
@@ -136,7 +147,7 @@ class ClusterWorker:
             self._session = session
             await session.serve(until=self._outdated)
         finally:
-            if not self._stopping:
+            if self._session is not session or not self._stopping:
                 self._session = None
                 await session.close(grace=1.0)
 
@@ -218,9 +229,12 @@ class ClusterWorker:
         """Something that may help happened (new credentials): look again at once."""
         self._wake.set()
 
-    async def idle(self) -> None:
-        if self._session is not None:
-            await self._session.queue.idle()
+    async def attempted(self) -> None:
+        """Until every unit had its attempt, or the cluster turned out not to answer."""
+        await self.settled.wait()
+        session = self._session
+        if session is not None:
+            await session.attempted()
 
     def touch(self, key: UnitKey) -> None:
         """Something of a unit moved: judge it anew and tell, and again when time alone may change it."""
@@ -234,11 +248,3 @@ class ClusterWorker:
                 delay = max(0.05, at - self._context.wall())
                 self._timers[key] = asyncio.get_running_loop().call_later(delay, self.touch, key)
         self._touched(self.name, key)
-
-    def settled_units(self) -> dict[UnitKey, UnitOutcome]:
-        """Outcomes of units that need nothing more until something changes."""
-        return {
-            key: unit.outcome
-            for key, unit in self.state.units.items()
-            if unit.outcome.state is not SyncState.PENDING and unit.outcome.retry_after is None
-        }

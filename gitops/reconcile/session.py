@@ -31,6 +31,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
+from gitops.reconcile.releasing import release
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.unit_work import UnitWork
@@ -100,6 +101,8 @@ class Session:
         )
         self._selector = f"{RECONCILER_LABEL}={state.reconciler}"
         self.uid: ClusterUid | None = None
+        self._children: set[Watch] = set()
+        self._seen = asyncio.Event()
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -178,6 +181,22 @@ class Session:
         for key in changed:
             self.queue.poke(key)
 
+    async def attempted(self) -> None:
+        """Until no unit is waiting for its first attempt and nothing is queued."""
+        while True:
+            await self.queue.idle()
+            if not any(u.outcome.state is SyncState.PENDING for u in self._state.units.values()) or not self._ready:
+                return
+            self._seen.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._seen.wait()
+
+    async def release_all(self) -> None:
+        """Take our marks off every member of every unit; see gitops/reconcile/releasing.py."""
+        if self.may_write():
+            await release(self._state, self._applier, self._parents)
+
     def recovered(self) -> None:
         """The cluster answers again: end the back-offs."""
         self._watches.look_again()
@@ -227,6 +246,7 @@ class Session:
             self.sightings.child_event(event)
 
     def _on_sight(self, watch: Watch, sight: Sight) -> None:
+        self._seen.set()
         if watch.selector != self._selector or sight is Sight.UNKNOWN or self._state.assignment is None:
             return
         for key, unit in self._state.assignment.units.items():

@@ -1,0 +1,374 @@
+"""The engine: heads come in, clusters are brought to them, what becomes of it goes out as status files.
+
+Everything is level-triggered: a push signal, a poll, a parent read or a watch event only say "look again". The engine
+owns the workers and the order of things at start: clusters are contacted before anything is placed, because live
+parents pin instances to clusters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from gitops.cluster.claims import Claim
+from gitops.model.findings import Finding
+from gitops.model.identity import ClusterName, Commit, ReconcilerName, UnitKey
+from gitops.plan.compiling import Compiler
+from gitops.plan.parents import ParentRecord
+from gitops.plan.pruning import Consent
+from gitops.reconcile.cluster_worker import ClusterWorker, Connector
+from gitops.reconcile.context import Context
+from gitops.reconcile.heads import Head, Heads
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.reporting import Reporter, StatusWriter
+from gitops.source.errors import SourceError
+from gitops.source.remotes import RemoteRefused
+from gitops.source.sources import Source
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """For /readyz and `gitops status`. `head` is the last compiled commit, `source_problem` why the last look at the
+    repository failed."""
+
+    head: Commit | None
+    source_problem: str
+    status_problem: str
+    clusters: Mapping[ClusterName, str] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        return self.head is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OnceReport:
+    """What one run over one head did (`gitops apply --once`)."""
+
+    commit: Commit | None
+    findings: tuple[Finding, ...]
+    units: Mapping[UnitKey, UnitOutcome]
+    clusters: Mapping[ClusterName, str]
+    sentence: str
+
+    @property
+    def ok(self) -> bool:
+        fine = (SyncState.SYNCED, SyncState.REMOVED, SyncState.PAUSED)
+        return self.commit is not None and not self.clusters and all(o.state in fine for o in self.units.values())
+
+
+class Engine:
+    def __init__(self, source: Source, connector: Connector, context: Context) -> None:
+        self._source = source
+        self._connector = connector
+        self._context = context
+        self._heads = Heads(source, Compiler(context.registry))
+        self._workers: dict[ClusterName, ClusterWorker] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+        self._wanted.set()
+        self._recompile = False
+        self._head: Head | None = None
+        self._reconciler: ReconcilerName | None = None
+        self._status_branch = ""
+        self._source_problem = ""
+        self._source_sentence = ""
+        self._consents: dict[ClusterName, Consent] = {}
+        self._dirty_units: set[UnitKey] = set()
+        self._dirty_clusters: set[ClusterName] = set()
+        self._findings_changed = False
+        self._reporter = Reporter(context)
+        self._writer = StatusWriter(self._reporter, context, source=source, render=self._render)
+
+    # -- what others call --------------------------------------------------------------------------------------------
+
+    def request_fetch(self) -> None:
+        """Look at the repository at once (push signal, SIGHUP). Cheap; many requests become one look."""
+        self._wanted.set()
+
+    def credentials_changed(self) -> None:
+        """Kubeconfigs changed on disk: end the back-offs."""
+        for worker in self._workers.values():
+            worker.retry()
+
+    def health(self) -> Health:
+        return Health(
+            head=None if self._head is None else self._head.commit,
+            source_problem=self._source_problem,
+            status_problem=self._writer.problem,
+            clusters={name: _contact_words(w) for name, w in sorted(self._workers.items())},
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`: then what is in flight is finished, the last status written and the Leases released."""
+        scheduler = self._scheduler()
+        tasks = [
+            asyncio.create_task(self._follow(), name="heads"),
+            asyncio.create_task(self._writer.run(), name="status"),
+        ]
+        scheduler.start()
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped}:
+                task.result()  # an eternal task that ended is a defect: let it be seen
+        finally:
+            scheduler.shutdown(wait=False)
+            for task in (*tasks, stopped):
+                task.cancel()
+            await asyncio.gather(*tasks, stopped, return_exceptions=True)
+            await self._shut_down()
+
+    async def run_once(self) -> OnceReport:
+        """One head, until every unit has had its attempt and nothing is left to do or only waiting would help."""
+        try:
+            await self._look()
+            for worker in self._workers.values():
+                await worker.attempted()
+            await self._writer.flush()
+            return self._report()
+        finally:
+            await self._shut_down()
+
+    # -- heads -------------------------------------------------------------------------------------------------------
+
+    def _scheduler(self) -> AsyncIOScheduler:
+        options = self._context.options
+        scheduler = AsyncIOScheduler(timezone="UTC")
+        scheduler.add_job(
+            self.request_fetch,
+            "interval",
+            seconds=options.poll_interval,
+            jitter=options.poll_jitter or None,
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None,
+        )
+        return scheduler
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self._look()
+
+    async def _look(self) -> None:
+        """One look at the repository; a new head, or parents that were read meanwhile, are compiled and assigned."""
+        try:
+            commit, sentence = await self._source.look()
+        except (SourceError, OSError) as error:
+            if str(error) != self._source_problem:
+                _log.error("the repository cannot be read, the last good head stays: %s", error)
+            self._source_problem = str(error)
+            self._context.metrics.fetched("failed")
+            commit = None
+        else:
+            self._source_problem = ""
+            self._context.metrics.fetched("ok")
+            if sentence != self._source_sentence:
+                _log.info("%s", sentence)
+            self._source_sentence = sentence
+        known = None if self._head is None else self._head.commit
+        commit = commit or known
+        if commit is None or (commit == known and not self._recompile):
+            return
+        if commit != known:
+            _log.info("new head: %s", commit[:12], extra={"commit": commit})
+        self._recompile = False
+        await self._take(commit)
+
+    async def _take(self, commit: Commit) -> None:
+        started = self._context.clock()
+        try:
+            head = await self._heads.compile(commit, self._parents())
+            if head is not None and self._contact(head):
+                await self._first_contact()
+                head = await self._heads.compile(commit, self._parents())
+        except SourceError as error:
+            _log.error("commit %s cannot be read, the last good head stays: %s", commit[:12], error)
+            self._source_problem = str(error)
+            return
+        if head is None:
+            return
+        self._context.metrics.compiled(self._context.clock() - started, len(head.compilation.errors))
+        self._tell_findings(head)
+        self._head = head
+        self._findings_changed = True
+        if head.compilation.repository is None:
+            self._writer.dirty()
+            return  # nothing can be known of a repository whose own document is broken (I1)
+        await self._use_status_branch(head)
+        await self._assign(head)
+        self._writer.dirty()
+
+    def _contact(self, head: Head) -> bool:
+        """Start workers for new clusters; True when there are any."""
+        repository = head.compilation.repository
+        if repository is None:
+            return False
+        name = ReconcilerName(repository.metadata.name)
+        if self._reconciler is None:
+            self._reconciler = name
+        elif name != self._reconciler:
+            _log.error("the reconciler was renamed from %s to %s: refused, it owns objects", self._reconciler, name)
+            return False
+        fresh = [n for n in head.compilation.clusters if ClusterName(n) not in self._workers]
+        for cluster in fresh:
+            worker = ClusterWorker(
+                head.compilation.clusters[cluster],
+                reconciler=self._reconciler,
+                claim=Claim(self._reconciler, self._source.display, repository.spec.ncaId or ""),
+                connector=self._connector,
+                context=self._context,
+                parents_known=self._parents_known,
+                touched=self._touched,
+            )
+            self._workers[worker.name] = worker
+            worker.start()
+        return bool(fresh)
+
+    async def _first_contact(self) -> None:
+        """Give every cluster a moment to tell its parents; one that does not answer keeps nobody waiting longer."""
+        waiting = [asyncio.create_task(w.settled.wait()) for w in self._workers.values() if not w.settled.is_set()]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=self._context.options.first_contact)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _parents(self) -> dict[UnitKey, ParentRecord]:
+        return {key: record for worker in self._workers.values() for key, record in worker.state.parents.items()}
+
+    def _parents_known(self) -> None:
+        """A cluster's parents were read after its units had been placed: they may pin instances elsewhere."""
+        if self._head is not None:
+            self._recompile = True
+            self._wanted.set()
+
+    async def _use_status_branch(self, head: Head) -> None:
+        repository = head.compilation.repository
+        if repository is None or self._reconciler is None or repository.spec.statusBranch == self._status_branch:
+            return
+        try:
+            store = await self._source.statuses(self._reconciler, repository.spec.statusBranch)
+            await self._writer.use(store)
+            self._status_branch = repository.spec.statusBranch
+        except (SourceError, RemoteRefused, OSError) as error:
+            _log.error("status cannot be written: %s", error)
+            self._recompile = True
+
+    async def _assign(self, head: Head) -> None:
+        for name, worker in list(self._workers.items()):
+            document = head.compilation.clusters.get(name)
+            if document is None:
+                if head.compilation.complete:
+                    self._let_go(name, worker)
+                continue
+            consent = await self._consent(worker, head)
+            worker.assign(document, head.for_cluster(name, consent))
+
+    def _let_go(self, name: ClusterName, worker: ClusterWorker) -> None:
+        """The Cluster document left Git: its objects stay, unmarked."""
+        del self._workers[name]
+        self._touched(name, None)
+        task = asyncio.create_task(worker.release(grace=self._context.options.shutdown), name=f"release {name}")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _consent(self, worker: ClusterWorker, head: Head) -> Consent:
+        """Trailers of the commits since what this cluster was last settled at. They add up until nothing waits for
+        consent any more, so that a commit on top of the consenting one does not take it back."""
+        before = self._consents.get(worker.name, Consent())
+        if worker.state.assignment is not None:
+            since = [worker.state.assignment.commit]
+            if not any(unit.fused or unit.outcome.state is SyncState.REMOVING for unit in worker.state.units.values()):
+                before = Consent()
+        else:
+            since = [record.commit for record in worker.state.parents.values() if record.commit]
+        if since == [head.commit]:
+            return before
+        history = await self._source.history(since, head.commit)
+        consent = Consent(tuple(dict.fromkeys((*before.globs, *history.allowed_prunes()))))
+        self._consents[worker.name] = consent
+        return consent
+
+    def _tell_findings(self, head: Head) -> None:
+        known = set() if self._head is None else set(self._head.compilation.findings)
+        for finding in head.compilation.findings:
+            if finding not in known:
+                level = logging.WARNING if finding.severity == "error" else logging.INFO
+                _log.log(level, "%s", finding, extra={"commit": head.commit})
+
+    # -- status ------------------------------------------------------------------------------------------------------
+
+    def _touched(self, cluster: ClusterName, key: UnitKey | None) -> None:
+        if key is None:
+            self._dirty_clusters.add(cluster)
+        else:
+            self._dirty_units.add(key)
+        self._writer.dirty()
+
+    def _render(self) -> bool:
+        if self._head is None:
+            return False
+        units, self._dirty_units = self._dirty_units, set()
+        clusters, self._dirty_clusters = self._dirty_clusters, set()
+        findings, self._findings_changed = self._findings_changed, False
+        writing = {n: w for n, w in self._workers.items() if not w.standby}
+        self._reporter.render(
+            self._head,
+            writing,
+            branch=self._source.branch,
+            units=[k for k in units if k.cluster in writing or k.cluster not in self._workers],
+            clusters=[n for n in clusters if n in writing or n not in self._workers],
+            findings_changed=findings,
+        )
+        self._count_units()
+        return True
+
+    def _count_units(self) -> None:
+        for name, worker in self._workers.items():
+            counts: dict[str, int] = {}
+            for unit in worker.state.units.values():
+                word = str(unit.status.status) if unit.status is not None else "Unknown"
+                counts[word] = counts.get(word, 0) + 1
+            self._context.metrics.units(name, counts)
+
+    def _report(self) -> OnceReport:
+        head = self._head
+        return OnceReport(
+            commit=None if head is None else head.commit,
+            findings=() if head is None else head.compilation.findings,
+            units={k: u.outcome for w in self._workers.values() for k, u in sorted(w.state.units.items())},
+            clusters={n: _contact_words(w) for n, w in sorted(self._workers.items()) if not w.contact.reachable},
+            sentence=self._source_problem or self._writer.problem,
+        )
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def _shut_down(self) -> None:
+        """Stop intake, finish what is in flight, write the last status, release the Leases."""
+        grace = self._context.options.shutdown
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=grace / 2)
+        await asyncio.gather(*(w.drain(grace=grace / 2) for w in self._workers.values()))
+        with contextlib.suppress(TimeoutError, SourceError):
+            async with asyncio.timeout(grace / 4):
+                await self._writer.flush()
+        await asyncio.gather(*(w.stop() for w in self._workers.values()))
+
+
+def _contact_words(worker: ClusterWorker) -> str:
+    contact = worker.contact
+    if worker.standby:
+        return f"standing by, {worker.standby} writes"
+    if contact.reachable:
+        return contact.message or "reachable"
+    return f"unreachable: {contact.message}"

@@ -1,0 +1,110 @@
+"""From a head to what each cluster should have: compile, keep what is held at its last good commit, assign.
+
+A workload with errors at the head keeps its last good units, also after a restart (the parent names the commit). What
+cannot be read at all changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadRef
+from gitops.plan.compiling import Compiler
+from gitops.plan.parents import ParentRecord
+from gitops.plan.pruning import Consent
+from gitops.plan.units import Compilation, Unit
+from gitops.policy.placement import Pins
+from gitops.reconcile.state import Assignment
+from gitops.source.errors import SourceError
+from gitops.source.sources import Source
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A compiled head with what holds it together. `units` includes the last good ones of held workloads."""
+
+    compilation: Compilation
+    units: Mapping[UnitKey, Unit]
+    held: frozenset[WorkloadRef]
+
+    @property
+    def commit(self) -> Commit:
+        return self.compilation.commit
+
+    def for_cluster(self, name: ClusterName, consent: Consent) -> Assignment:
+        return Assignment(
+            commit=self.commit,
+            units={key: unit for key, unit in self.units.items() if key.cluster == name},
+            held=self.held,
+            complete=self.compilation.complete,
+            consent=consent,
+        )
+
+
+def pins_of(parents: Iterable[UnitKey]) -> Pins:
+    """Where instances live now: (workload, specification id) → index → cluster."""
+    pins: dict[tuple[WorkloadRef, str], dict[int, ClusterName]] = defaultdict(dict)
+    for key in sorted(parents):
+        spec_id, dash, index = key.instance.rpartition("-")
+        if dash and index.isdecimal():
+            pins[(key.workload, spec_id)].setdefault(int(index), key.cluster)
+    return pins
+
+
+class Heads:
+    """Compiles on the source's thread, where the repository may be read."""
+
+    def __init__(self, source: Source, compiler: Compiler) -> None:
+        self._source = source
+        self._compiler = compiler
+        self._good: dict[UnitKey, Unit] = {}
+
+    async def compile(self, commit: Commit, parents: Mapping[UnitKey, ParentRecord]) -> Head | None:
+        """The head at `commit`, placed by the pins of `parents`; None when its files are not here. Raises
+        SourceError."""
+        tree = await self._source.tree(commit)
+        if tree is None:
+            return None
+        compilation = await self._source.call(self._compiler.compile, tree, pins=pins_of(parents))
+        units = dict(compilation.units)
+        missing = {
+            key
+            for key in {*self._good, *parents}
+            if key not in units and (key.workload in compilation.held or not compilation.complete)
+        }
+        for key in sorted(missing):
+            if key in self._good:
+                units[key] = self._good[key]
+        forgotten = {key: parents[key] for key in missing if key not in units and key in parents}
+        units |= await self._last_good(forgotten, parents)
+        self._good = units
+        return Head(compilation, units, compilation.held)
+
+    async def _last_good(
+        self, wanted: Mapping[UnitKey, ParentRecord], parents: Mapping[UnitKey, ParentRecord]
+    ) -> dict[UnitKey, Unit]:
+        """Units of held workloads, compiled anew from the commits that their parents name."""
+        by_commit: dict[Commit, set[WorkloadRef]] = defaultdict(set)
+        for key, record in wanted.items():
+            if record.commit:
+                by_commit[record.commit].add(key.workload)
+        found: dict[UnitKey, Unit] = {}
+        for commit, workloads in sorted(by_commit.items()):
+            try:
+                tree = await self._source.tree(commit)
+                if tree is None:
+                    _log.warning("commit %s is not here any more; its held units are left as they are", commit[:12])
+                    continue
+                old = await self._source.call(
+                    self._compiler.compile, tree, pins=pins_of(parents), only=frozenset(workloads)
+                )
+            except SourceError as error:
+                _log.warning("commit %s cannot be read (%s); its held units are left as they are", commit[:12], error)
+                continue
+            found |= {key: unit for key, unit in old.units.items() if key in wanted}
+        return found

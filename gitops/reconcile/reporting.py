@@ -1,0 +1,348 @@
+"""Status files from what the engine knows: which changed, what they say, and when they are pushed.
+
+Written only when the meaning changes, after a short debounce and at most one commit an interval; a refused or failed
+push keeps everything for the next attempt. The branch is a projection: losing it loses nothing but `since`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+import yaml
+
+from gitops.model.documents import API_VERSION
+from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
+from gitops.readiness.aggregating import UnitStatus
+from gitops.readiness.functions import ClusterStatus, InstanceView, bundle_status, cluster_status, function_status
+from gitops.readiness.statuses import Status
+from gitops.reconcile.cluster_worker import ClusterWorker
+from gitops.reconcile.context import Context
+from gitops.reconcile.heads import Head
+from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.state import UnitState
+from gitops.report.paths import unit_path
+from gitops.report.readme import render_readme
+from gitops.report.status_files import (
+    UnitReport,
+    WorkloadReport,
+    read_since,
+    render_cluster,
+    render_placements,
+    render_unit,
+    render_workload,
+)
+from gitops.source.sources import Source
+from gitops.source.statuses import PushKind, StatusStore
+
+_log = logging.getLogger(__name__)
+
+DRIFT_FOLDER = "drift"
+
+
+class Reporter:
+    """Renders what changed. `files` mirrors the branch; `pending` is rendered and not pushed yet (None: remove)."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.files: dict[str, bytes] = {}
+        self.pending: dict[str, bytes | None] = {}
+        self._workloads: dict[WorkloadRef, WorkloadReport] = {}
+        self._clusters: dict[ClusterName, ClusterStatus] = {}
+        self._restored: set[UnitKey] = set()
+
+    def load(self, files: Mapping[str, bytes]) -> None:
+        """What the branch holds now."""
+        self.files = dict(files)
+
+    def restore(self, key: UnitKey, unit: UnitState) -> None:
+        """After a restart, what the unit's file says tells since when it is as it is."""
+        if key in self._restored:
+            return
+        self._restored.add(key)
+        previous = read_since(self.files.get(unit_path(key)))
+        if previous is not None and unit.memory.status is None:
+            unit.memory = previous.unit_memory()
+
+    def render(
+        self,
+        head: Head,
+        workers: Mapping[ClusterName, ClusterWorker],
+        *,
+        branch: str,
+        units: Iterable[UnitKey],
+        clusters: Iterable[ClusterName],
+        findings_changed: bool,
+    ) -> None:
+        """Bring `pending` up to date for these units and clusters, and all that is above them."""
+        dirty_clusters = set(clusters)
+        dirty_units = {*units, *(k for n in dirty_clusters if n in workers for k in workers[n].state.units)}
+        dirty_workloads = {k.workload for k in dirty_units}
+        if findings_changed:
+            dirty_workloads |= {*head.held, *self._workloads, *(k.workload for k in head.units)}
+            dirty_units |= {k for n in workers for k in workers[n].state.units}
+        held = _held_sentences(head)
+        for key in sorted(dirty_units):
+            self._unit(head, workers, key, held.get(key.workload, ()))
+        for workload in sorted(dirty_workloads):
+            self._workload(head, workers, workload, held.get(workload, ()))
+        for name in sorted({*dirty_clusters, *(k.cluster for k in dirty_units)}):
+            self._cluster(workers, name)
+        self._put(*render_placements(list(head.units), previous=self.files.get("status/placements.yaml")))
+        self._put(
+            *render_readme(
+                head=head.commit,
+                branch=branch,
+                workloads=[self._workloads[w] for w in sorted(self._workloads)],
+                clusters=[self._clusters[n] for n in sorted(self._clusters)],
+                complete=head.compilation.complete,
+                errors=[str(f) for f in head.compilation.errors],
+                previous=self.files.get("status/README.md"),
+            )
+        )
+
+    def written(self, changes: Mapping[str, bytes | None]) -> None:
+        """These changes are on the branch now."""
+        for path, content in changes.items():
+            if content is None:
+                self.files.pop(path, None)
+            else:
+                self.files[path] = content
+            if path in self.pending and self.pending[path] == content:
+                del self.pending[path]
+
+    # -- single files ------------------------------------------------------------------------------------------------
+
+    def _put(self, path: str, content: bytes | None) -> None:
+        if self.files.get(path) == content:
+            self.pending.pop(path, None)
+        else:
+            self.pending[path] = content
+
+    def _unit(
+        self, head: Head, workers: Mapping[ClusterName, ClusterWorker], key: UnitKey, held: tuple[str, ...]
+    ) -> None:
+        path = unit_path(key)
+        worker = workers.get(key.cluster)
+        state = worker.state.units.get(key) if worker is not None else None
+        if worker is None or state is None:
+            self._put(path, None)
+            self._put(drift_path(key), None)
+            return
+        self.restore(key, state)
+        unit, record = worker.state.unit(key), worker.state.parents.get(key)
+        report = UnitReport(
+            key=key,
+            status=state.status or _pending_status(state, self._context.wall()),
+            commit=record.commit if record is not None else "",
+            version=unit.version if unit is not None else record.version if record is not None else "",
+            namespace=unit.namespace if unit is not None else record.namespace if record is not None else "",
+            mode=str(unit.mode) if unit is not None else "",
+            outcome=""
+            if state.outcome.state is SyncState.SYNCED
+            else f"{state.outcome.state}: {state.outcome.sentence}",
+            held=held,
+            unreachable_since=None if worker.contact.reachable else worker.contact.since,
+        )
+        self._put(*render_unit(report, previous=self.files.get(path)))
+        if state.drifts:
+            self._put(drift_path(key), render_drift(key, state))
+
+    def _workload(
+        self,
+        head: Head,
+        workers: Mapping[ClusterName, ClusterWorker],
+        workload: WorkloadRef,
+        held: tuple[str, ...],
+    ) -> None:
+        views = [
+            _view(worker, key, state)
+            for worker in workers.values()
+            for key, state in worker.state.units.items()
+            if key.workload == workload and worker.state.unit(key) is not None
+        ]
+        known = workload in {k.workload for k in head.units} or workload in head.held
+        probe = WorkloadReport(workload, bundle_status([], now=0.0))
+        path, _ = render_workload(probe)
+        if not known and not views:
+            self._workloads.pop(workload, None)
+            self._put(path, None)
+            return
+        previous = read_since(self.files.get(path))
+        now = self._context.wall()
+        if workload.kind is WorkloadKind.FUNCTION:
+            status = function_status(
+                views,
+                previously_active=previous.previously_active if previous else False,
+                now=now,
+                previous=previous.pair if previous else None,
+            )
+        else:
+            status = bundle_status(views, now=now, previous=previous.pair if previous else None)
+        versions = {u.version for k, u in head.units.items() if k.workload == workload and u.version}
+        report = WorkloadReport(workload, status, version=", ".join(sorted(versions)), held=held)
+        self._workloads[workload] = report
+        self._put(*render_workload(report, previous=self.files.get(path)))
+
+    def _cluster(self, workers: Mapping[ClusterName, ClusterWorker], name: ClusterName) -> None:
+        worker = workers.get(name)
+        if worker is None:
+            self._clusters.pop(name, None)
+            gone = cluster_status(name, reachable=False, now=0.0)
+            self._put(render_cluster(gone)[0], None)
+            return
+        contact = worker.contact
+        status = cluster_status(
+            name,
+            reachable=contact.reachable,
+            now=contact.since,
+            units=[_view(worker, key, state) for key, state in worker.state.units.items()],
+            reason=contact.reason,
+            message=contact.message,
+            facts={
+                "lease_holder": worker.standby,
+                "mode": worker.document.spec.mode,
+                "uid": worker.uid or "",
+            },
+        )
+        self._clusters[name] = status
+        path, _ = render_cluster(status)
+        self._put(*render_cluster(status, previous=self.files.get(path)))
+
+
+def drift_path(key: UnitKey) -> str:
+    """`drift/dgx-a/function.llama-chat.h100-0.yaml`: the newest drifts of a unit."""
+    return unit_path(key).replace("status/units/", f"{DRIFT_FOLDER}/", 1)
+
+
+def render_drift(key: UnitKey, state: UnitState) -> bytes:
+    """The unit's newest drifts, oldest first."""
+    body = {
+        "apiVersion": API_VERSION,
+        "kind": "DriftReport",
+        "unit": str(key),
+        "drifts": [_plain(record.to_dict()) for record in state.drifts],
+    }
+    return yaml.dump(body, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2000).encode()
+
+
+def _plain(document: object) -> object:
+    return msgspec.to_builtins(document)
+
+
+def _pending_status(state: UnitState, now: float) -> UnitStatus:
+    """For a unit that was not judged yet: nothing is known of it."""
+    return UnitStatus(
+        status=Status.UNKNOWN,
+        reason="NotLooked",
+        cause=state.outcome.sentence,
+        ready_count=0,
+        expected_count=0,
+        since=now,
+        phase="",
+    )
+
+
+def _view(worker: ClusterWorker, key: UnitKey, state: UnitState) -> InstanceView:
+    status = state.status
+    record = worker.state.parents.get(key)
+    return InstanceView(
+        key=key,
+        status=status.status if status else Status.UNKNOWN,
+        since=status.since if status else worker.contact.since,
+        reason=status.reason if status else "NotLooked",
+        cause=status.cause if status else state.outcome.sentence,
+        ready_count=status.ready_count if status else 0,
+        expected_count=status.expected_count if status else 0,
+        flags=status.flags if status else frozenset(),
+        reachable=worker.contact.reachable,
+        commit=record.commit if record is not None else "",
+    )
+
+
+def _held_sentences(head: Head) -> dict[WorkloadRef, tuple[str, ...]]:
+    found: dict[WorkloadRef, list[str]] = {}
+    for finding in head.compilation.errors:
+        if finding.workload is not None and finding.workload in head.held:
+            found.setdefault(finding.workload, []).append(str(finding))
+    return {workload: tuple(sentences) for workload, sentences in found.items()}
+
+
+class StatusWriter:
+    """Debounces, renders and pushes. `render` fills the reporter and says whether there is anything to tell."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        context: Context,
+        *,
+        source: Source,
+        render: Callable[[], bool],
+    ) -> None:
+        self._reporter = reporter
+        self._context = context
+        self._render = render
+        self._source = source
+        self._dirty = asyncio.Event()
+        self._store: StatusStore | None = None
+        self.problem = ""
+        """Why the last push did not succeed; "" when it did."""
+
+    async def use(self, store: StatusStore) -> None:
+        """Write to this store from now on; what it holds is read once."""
+        self._reporter.load(await self._source.call(_read_all, store))
+        self._store = store
+
+    def dirty(self) -> None:
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Until cancelled: one push an interval at most, the first soon after something changed."""
+        options = self._context.options
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(options.status_debounce)
+            written = await self.flush()
+            await asyncio.sleep(max(0.0, options.status_interval - options.status_debounce) if written else 0.0)
+
+    async def flush(self) -> bool:
+        """Render and push now; True when something was pushed or could not be."""
+        self._dirty.clear()
+        if self._store is None or not self._render():
+            return False
+        store, changes = self._store, dict(self._reporter.pending)
+        if not changes:
+            return False
+        outcome = await self._source.call(store.commit_and_push, changes, _message(changes))
+        self._context.metrics.status_pushed(str(outcome.kind))
+        if outcome.written:
+            self._reporter.written(changes)
+            self.problem = ""
+            if outcome.restarted:
+                everything: dict[str, bytes | None] = {
+                    p: c for p, c in self._reporter.files.items() if p not in changes
+                }
+                if everything:
+                    await self._source.call(store.commit_and_push, everything, _message(everything))
+            return outcome.kind is PushKind.PUSHED
+        if outcome.sentence != self.problem:
+            _log.error("status was not pushed: %s", outcome.sentence)
+        self.problem = outcome.sentence
+        self._dirty.set()
+        return True
+
+
+def _read_all(store: StatusStore) -> dict[str, bytes]:
+    return {path: content for path in store.files() if (content := store.read(path)) is not None}
+
+
+def _message(changes: Mapping[str, bytes | None]) -> str:
+    units = sorted(
+        p.removeprefix("status/units/").removesuffix(".yaml") for p in changes if p.startswith("status/units/")
+    )
+    if not units:
+        return f"Status: {len(changes)} files"
+    more = f" and {len(units) - 1} more" if len(units) > 1 else ""
+    return f"Status of {units[0]}{more}"
