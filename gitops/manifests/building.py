@@ -33,7 +33,7 @@ _SEQ_TAG = "tag:yaml.org,2002:seq"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a file may cost. Above any real manifest (the largest CRDs: 1.3 MB, 40,000 values, 60 levels)."""
+    """What a file may cost. Far above real manifests (the largest CRDs: 1.6 MB, 27,000 values, 36 levels)."""
 
     file_bytes: int = 4 * 1024 * 1024
     nodes: int = 300_000  # keys, values and containers of a file, aliases counted as often as they are used
@@ -219,18 +219,30 @@ class DocumentBuilder:
             self._error(codes.COMPLEX_KEY, f"the alias *{event.anchor} is used as a key but is not text", line)
             return f"*{event.anchor}"
         if type(event) is not ScalarEvent:
-            self._error(codes.COMPLEX_KEY, "a map or a list is used as a key", line)
+            template = type(event) is MappingStartEvent and event.flow_style
+            why = " (a template, `{{ … }}`, must be rendered first)" if template else ""
+            self._error(codes.COMPLEX_KEY, f"a map or a list is used as a key{why}", line)
             self._node(event, ROOT, line)
             return "?"
         text: str = event.value
-        value = self._scalar(event, ROOT, line)
-        self.texts.pop(ROOT, None)
+        if event.anchor:
+            self._anchors[event.anchor] = _Anchor(text, 1, 0)
+        if event.tag:
+            if event.tag != _STR_TAG:
+                self._refuse_tag(event.tag, line)
+        elif event.implicit[0] and (not text or text[0] in scalars.TYPED_FIRST):
+            self._check_plain_key(text, line)
+        return text
+
+    def _check_plain_key(self, text: str, line: int) -> None:
+        try:
+            value = scalars.resolve(text)
+        except scalars.RefusedScalar as refused:
+            self._error(refused.code, f"as a key, {refused}", line)
+            return
         if not isinstance(value, str):
             what = "null" if value is None else scalars.described(value)
             self._error(codes.KEY_NOT_TEXT, f"the key {scalars.shown(text)} is {what}, not text", line)
-        elif event.anchor:
-            self._anchors[event.anchor] = _Anchor(text, 1, 0)
-        return text
 
     # -- aliases and merge keys --------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from gitops.manifests.building import FileState, UnreadableError
 
 _WIDE_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BARE_RETURN = re.compile(r"\r(?!\n)")
-_TEMPLATE = re.compile(r"\{\{.*\}\}")
 
 
 def text_of(data: bytes, state: FileState) -> str:
@@ -53,7 +52,7 @@ def report_syntax(error: YAMLError, text: str, state: FileState) -> None:
     if text[at : at + 1] == "\t":
         state.add(codes.TAB, f"a tab character at column {column}: {problem}", line=line)
         return
-    if _TEMPLATE.search(text):
+    if "{{" in text and "}}" in text:
         problem += " (the file looks like a template, `{{ … }}`, which must be rendered first)"
     state.add(codes.SYNTAX, f"column {column}: {problem}", line=line)
 

@@ -64,8 +64,8 @@ def _parse(value: str | int | float) -> _Parsed:
     if isinstance(value, bool):
         raise NotAQuantityError("a boolean is no quantity")
     text = value if isinstance(value, str) else repr(value)
-    found = _QUANTITY.match(text)
-    if found is None or len(text) > 60:
+    found = _QUANTITY.match(text) if len(text) <= 60 else None
+    if found is None:
         raise NotAQuantityError(f"{text[:60]!r} is no quantity")
     sign, whole, fraction, only_fraction, suffix = found.groups()
     whole = (whole or "").lstrip("0") or "0"

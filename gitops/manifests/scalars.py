@@ -22,7 +22,7 @@ AMBIGUOUS = frozenset("yYnN")
 
 _INTEGER = re.compile(r"([-+]?)(?:0[bB]([01]+)|0[oO]([0-7]+)|0[xX]([0-9a-fA-F]+)|0([0-7]+)|(0|[1-9][0-9]*))\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_FLOAT_FROM_DOT = re.compile(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
+_FLOAT_FROM_DOT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?\Z")
 _NOT_OCTAL = re.compile(r"[-+]?0[0-9]+\Z")
 _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 
@@ -53,7 +53,7 @@ def resolve(text: str) -> Scalar:
 def _number(text: str) -> Scalar:
     if text[0] == ".":
         if _FLOAT_FROM_DOT.match(text):
-            return _float(text, text)
+            return _float(text, text.replace("_", ""))
     else:
         plain = text.replace("_", "")
         if found := _INTEGER.match(plain):

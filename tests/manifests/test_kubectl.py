@@ -1,0 +1,101 @@
+"""The reader against kubectl itself, which converts YAML to JSON without a cluster: `kubectl label --local -o json`."""
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gitops.manifests import scalars
+from gitops.manifests.reading import read_documents
+
+kubectl = shutil.which("kubectl")
+pytestmark = pytest.mark.skipif(kubectl is None, reason="NOT CHECKED against kubectl: there is no kubectl on the PATH")
+
+HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+
+WORDS = """
+y Y yes Yes YES n N no No NO on On ON off Off OFF true True TRUE false False FALSE yEs oN tRue ~ null Null NULL nULL
++ . .. -. +. 22:22 12:30 190:20:30 2030-01-02 2030-01-02T03:04:05Z 0644 0o644 644 0x1F 0X1f 0b11 0B11 0O17 -0x10 +0o7
+1_000 1__0 _1 1_ -_1 0x_1 1e3 1E3 1e+3 1.e3 .5 .5e3 +.5 -.5 ._5 .5_ .5_e3 .34_6 .1__2 .5e1_0 +._5 .e3 1.20 4651090
+0123456 1234e567 1e-400 1e400 9223372036854775807 -9223372036854775808 0x7fffffffffffffff 0x10000000000000000 0b1 =
+-0x8000000000000000 -0x8000000000000001 0.0 -0 -0.0 1e18 00 000 0o 0x 0b 0o8 0xG 123_456.7_8 1e_3 1.2.3 1-2 +1
+0o7777777777777777777777 Infinity inf nan NaN -inf +inf 1_0e1_0 0.1e-6 0.000001 0.0000001 0x1p-2 0b2 1n 10Gi 1e 1e+
+""".split()
+
+DOCUMENTS = [
+    "a: !!str 1\nb: '1'\nc: \"\\u00e9\\x41\"\nd: 'it''s'\n",
+    "a: |\n  one\n  two\n\nb: >\n  one\n  two\n\n  three\nc: |-\n  x\nd: |+\n  x\n\ne: >2\n   x\n",
+    "base: &base {image: a, args: [x], deep: {one: 1}}\nm: {<<: *base, image: b}\n",
+    "a: &a {x: 1}\nb: &b {x: 2, w: 2}\nm: {<<: [*a, *b], z: 3}\n",
+    "b: &base {image: a}\nm: {name: c, <<: *base}\n",
+    "a:\t1\nb: 2\t\nc: [1,\t2]\n",
+    "a: &x [1, {b: c}]\nd: *x\ne: {f: *x}\n",
+    "a:\nb: ~\nc: ''\nd: []\ne: {}\n",
+    "a: multi\n  line\n  text\nb: 'q\n  r'\n",
+    'é: ü\n"k\\tk": 1\n? simple\n: 1\n',
+    "a: [1, 2.50, 0x10, yes, null, text, '']\n",
+    "a: b # comment\nc: 'd'# not\n".replace("'d'# not", "d#not"),
+    "- x: 1\n".replace("- x", "list:\n- x"),
+]
+
+
+def kubectl_reads(text: str, tmp_path: Path):
+    """The document as kubectl sends it; None when kubectl refuses."""
+    file = tmp_path / "x.yaml"
+    file.write_text(text, encoding="utf-8")
+    command = [str(kubectl), "label", "--local", "-f", str(file), "l=1", "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        return None
+    body = json.loads(done.stdout)
+    assert body["metadata"].pop("labels") == {"l": "1"}
+    return body
+
+
+def generated(seed: int, count: int) -> list[str]:
+    chooser = random.Random(seed)
+    letters = "0012345678901_._-+eExXoObBaAfF:"
+    found = ("".join(chooser.choice(letters) for _ in range(chooser.randint(1, 9))) for _ in range(count))
+    return [s for s in found if not s.endswith(":") and s not in ("-", "---", "...")]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_scalars_are_typed_as_by_kubectl(tmp_path, seed):
+    lines = []
+    for position, text in enumerate(WORDS + generated(seed, 3_000)):
+        try:
+            scalars.resolve(text)
+        except scalars.RefusedScalar:
+            continue
+        lines.append(f"k{position}: {text}\n")
+    text = HEAD + "".join(lines)
+    (document,) = read_documents(text.encode(), file="x.yaml").documents
+    theirs = kubectl_reads(text, tmp_path)
+    assert theirs is not None
+    differing = {k: (v, theirs.get(k)) for k, v in document.body.items() if repr(v) != repr(theirs.get(k))}
+    assert differing == {}
+    assert len(document.body) == len(theirs) > 2_500
+
+
+@pytest.mark.parametrize("text", DOCUMENTS)
+def test_documents_are_read_as_by_kubectl(tmp_path, text):
+    result = read_documents((HEAD + text).encode(), file="x.yaml")
+    assert result.complete, result.findings
+    assert result.documents[0].body == kubectl_reads(HEAD + text, tmp_path)
+
+
+def test_y12_aliases_that_kubectl_refuses_are_refused(tmp_path):
+    text = HEAD + "base: &b [" + ", ".join(["x"] * 400) + "]\nmany: [" + ", ".join(["*b"] * 400) + "]\n"
+    assert kubectl_reads(text, tmp_path) is None
+    assert not read_documents(text.encode(), file="x.yaml").complete
+
+
+def test_y11_kubectl_lets_a_later_merge_win_which_is_why_it_is_refused(tmp_path):
+    text = HEAD + "base: &base {image: a}\nm: {image: b, <<: *base}\n"
+    theirs = kubectl_reads(text, tmp_path)
+    assert theirs is not None
+    assert theirs["m"] == {"image": "a"}
+    assert not read_documents(text.encode(), file="x.yaml").complete

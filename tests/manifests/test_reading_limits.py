@@ -1,0 +1,119 @@
+"""Whatever the bytes hold: a result, in bounded time and memory, and never an exception."""
+
+import sys
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gitops.manifests import codes
+from gitops.manifests.building import DEFAULT_LIMITS, Limits
+from gitops.manifests.reading import read_documents
+
+
+def codes_of(data: bytes, **limits: int) -> list[str]:
+    result = read_documents(data, file="a.yaml", limits=Limits(**limits))
+    assert not result.readable
+    assert result.documents == ()
+    return [f.code for f in result.findings]
+
+
+def test_a_file_beyond_the_size_limit_is_not_parsed():
+    assert codes_of(b"a: 1\n" * 100, file_bytes=400) == [codes.FILE_TOO_LARGE]
+
+
+def test_values_are_counted_over_the_whole_file():
+    assert codes_of(b"a: [1, 2]\n---\n" * 10, nodes=30) == [codes.TOO_MANY_NODES]
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "a:\n"])
+@pytest.mark.parametrize("levels", [250, 1_000, 100_000])
+def test_deep_nesting_ends_before_the_recursion_limit(opening, levels):
+    if opening == "a:\n":
+        text = "".join(" " * n + "a:\n" for n in range(min(levels, 1_000)))
+    else:
+        text = opening * levels
+    started = time.perf_counter()
+    found = codes_of(text.encode())
+    assert set(found) & {codes.TOO_DEEP, codes.SYNTAX, codes.COMPLEX_KEY}
+    assert time.perf_counter() - started < 10
+
+
+def test_depth_within_the_limit_is_read():
+    depth = DEFAULT_LIMITS.depth
+    result = read_documents(("[" * depth + "]" * depth).encode(), file="a.yaml")
+    assert result.complete
+    assert codes_of(("[" * (depth + 1) + "]" * (depth + 1)).encode()) == [codes.TOO_DEEP]
+
+
+def test_depth_counts_through_aliases():
+    nested = "a: &a " + "[" * 150 + "]" * 150 + "\nb: " + "[" * 60 + "*a" + "]" * 60 + "\n"
+    assert codes_of(nested.encode()) == [codes.TOO_DEEP]
+    again = "a: &a [1]\n" + "".join(f"a{n}: &a [*a]\n" for n in range(300))
+    assert codes.CYCLE in [f.code for f in read_documents(again.encode(), file="a.yaml").findings]
+    chain = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 300))
+    assert codes_of(chain.encode()) == [codes.TOO_DEEP]
+
+
+def test_reading_works_deep_in_a_call_stack():
+    def down(levels: int) -> bool:
+        return read_documents(b"[" * 180 + b"]" * 180, file="a").complete if levels == 0 else down(levels - 1)
+
+    assert down(sys.getrecursionlimit() - 700)
+
+
+def test_the_number_of_findings_is_bounded():
+    result = read_documents(b"a: !x 1\n" * 5_000, file="a.yaml")
+    assert len(result.findings) == DEFAULT_LIMITS.findings + 1
+    assert result.findings[-1].code == codes.TOO_MANY_FINDINGS
+    assert not result.complete
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: '" + "x" * 2_000_000 + "'", id="long-text"),
+        pytest.param("a: " + "\n" * 2_000_000, id="empty-lines"),
+        pytest.param("#" * 2_000_000, id="comment"),
+        pytest.param("- " * 2_000, id="dashes"),
+        pytest.param("&a " * 100_000, id="anchors"),
+        pytest.param("? " * 100_000, id="complex-keys"),
+        pytest.param("[" * 100_000 + "]" * 100_000, id="brackets"),
+        pytest.param("{" * 100_000, id="braces"),
+        pytest.param("a: &a [" + "1," * 100_000 + "]\nb: [" + "*a," * 100_000 + "]", id="aliases"),
+        pytest.param("a: 1" + "0" * 1_000_000, id="digits"),
+        pytest.param("a: 0x" + "f" * 1_000_000, id="hex-digits"),
+        pytest.param("a: " + "_" * 1_000_000 + "1", id="underscores"),
+        pytest.param("a: 1" + "_" * 1_000_000 + "e1", id="more-underscores"),
+        pytest.param("%TAG ! x\n" * 1_000 + "---\na: 1", id="directives"),
+    ],
+)
+def test_hostile_files_end_soon(text):
+    started = time.perf_counter()
+    read_documents(text.encode(), file="a.yaml")
+    assert time.perf_counter() - started < 10
+
+
+_PIECES = st.sampled_from(
+    ["a: ", "b:\n", "- ", "  ", "\n", "[", "]", "{", "}", ",", "&x ", "*x", "<<: ", "!!str ", "!t ", "? ", "---\n"]
+    + ["...\n", "|\n", ">-\n", "'", '"', "#c\n", "1", "08", ".inf", "y", "null", "kind: List\n", "items:\n", "\t", "%"]
+)
+
+
+@given(st.lists(_PIECES, max_size=40).map("".join))
+@settings(max_examples=400, deadline=None)
+@example("*x: 1")
+@example("{[a]: 1, ? {b: 1} : 2}")
+@example("&x a: 1\n*x : 2\n")
+def test_no_text_raises(text):
+    result = read_documents(text.encode(), file="a.yaml")
+    assert result.complete or any(f.severity == "error" for f in result.findings)
+    assert all(f.origin.file == "a.yaml" for f in result.findings)
+    assert all(d.lines.line_of(()) >= 1 and d.body is not None for d in result.documents)
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_no_bytes_raise(data):
+    read_documents(data, file="a.yaml")
