@@ -207,9 +207,9 @@ def _freshness(look: _Look) -> Freshness:
             return Freshness.FRESH if observed >= memory.generation else Freshness.STALE
         if rule.mode == "require":
             return Freshness.STALE
-        own = [c.get("observedGeneration") for c in _all_conditions(look)]
-        if any(isinstance(g, int) for g in own):
-            return Freshness.FRESH if look.conditions else Freshness.STALE
+        own = [g for c in _all_conditions(look) if isinstance(g := c.get("observedGeneration"), int)]
+        if own:
+            return Freshness.FRESH if max(own) >= memory.generation else Freshness.STALE
     if memory.confirmed:
         return Freshness.FRESH
     verdict, again = by_managed_fields(look.obj, memory, now=look.now, settle=rule.settle)

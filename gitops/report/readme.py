@@ -36,7 +36,8 @@ _MARKS = {
     "🟡": frozenset({"DEPLOYING", "Progressing"}),
     "🟢": frozenset({"ACTIVE", "Ready", "Completed"}),
 }
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#&~!@])")
+_SPECIAL = re.compile(r"([\\`*_\[\]#~!])")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "@": "@\u200b"}
 
 
 def render_readme(
@@ -71,13 +72,12 @@ def render_readme(
     return readme_path(), text.encode()
 
 
-_CELLS = re.compile(r"(?<!\\)\|")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def _meaning(text: str) -> list[list[str]]:
     """The cells of each line without times and without the last column: what operators say moves all the time."""
-    return [[c for c in _CELLS.split(line)[:-2] if not _STAMP.search(c)] or [line] for line in text.splitlines()]
+    return [[c for c in line.split("|")[:-2] if not _STAMP.search(c)] or [line] for line in text.splitlines()]
 
 
 def _workloads(reports: Sequence[WorkloadReport]) -> list[str]:
@@ -129,7 +129,8 @@ def _more(count: int) -> list[str]:
 
 def _text(text: str) -> str:
     """Foreign text without effect in Markdown: no links, no HTML, no mention of people, no cell ends."""
-    return _SPECIAL.sub(r"\\\1", one_line(text)).replace("://", ":&#47;/")
+    escaped = _SPECIAL.sub(r"\\\1", one_line(text)).replace("://", ":\u200b//")
+    return "".join(_ENTITIES.get(character, character) for character in escaped)
 
 
 def _code(text: str) -> str:

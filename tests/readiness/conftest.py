@@ -21,7 +21,7 @@ from gitops.readiness.statuses import Outlook, Role, Status
 
 OUR_MANAGER = "gitops-demo"
 
-# When t = 0 was, so that the recording's own times (managedFields, whole seconds) fit: found by comparing them with `t`.
+# When t = 0 was, found by comparing `t` with the recording's own times (managedFields, whole seconds).
 STARTED = {"dynamo-graph": "2026-11-30T13:52:41.4Z", "nim-service": "2026-11-30T13:56:30.9Z"}
 
 ROLES = {
@@ -70,7 +70,8 @@ class Player:
     def __init__(self, mappings: Mappings, path: Path) -> None:
         self.mappings = mappings
         self.base = datetime.fromisoformat(STARTED[path.name.split(".")[0]]).timestamp()
-        self.rows = [json.loads(line) for line in gzip.open(path)]
+        with gzip.open(path) as lines:
+            self.rows = [json.loads(line) for line in lines]
 
     def play(self, kind: str, *, until: float = 1e9, idle: float = 120.0) -> Timeline:
         """The unit whose declared objects are those of `kind` that our manager applied."""
