@@ -157,7 +157,7 @@ class ApiServer:
 
     def _served(self, name: str) -> bool:
         crd = self.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-        conditions = {c["type"]: c["status"] for c in (crd or {}).get("status", {}).get("conditions", ())}
+        conditions = {c["type"]: c["status"] for c in (crd or {}).get("status", {}).get("conditions") or ()}
         if conditions.get("Established") != "True":
             return False
         # Established may be set a moment before every handler knows the kind: ask for the thing itself.
