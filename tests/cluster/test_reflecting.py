@@ -352,7 +352,7 @@ async def test_a_watch_that_ends_goes_on_from_the_last_version_without_a_list() 
         OPEN,
     )
     source = reflector(script)
-    assert told(await read(source, within=1000)) == ["synced 0", "a@11"]
+    assert told(await read(source, within=400)) == ["synced 0", "a@11"]
     assert [call.query["resourceVersion"] for call in script.watches] == ["10", "11", "30", "30"]
     assert len(script.lists) == 1
     assert source.stats.bookmarks == 1
