@@ -102,7 +102,10 @@ class ObjectStore:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
         with self._read_lock:
+            before = (self.repo, self._reader)
             self.repo, self._reader = repo, reader
+            for handle in before:
+                handle.free()  # closes the old packs now, and not when Python's collector finds the handle
         self.damaged = False
         self.rebuilds += 1
         shutil.rmtree(old, ignore_errors=True)

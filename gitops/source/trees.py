@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pygit2
-from pygit2.enums import FileMode
 
 from gitops.model.identity import Commit
-from gitops.model.trees import TreeEntry
+from gitops.model.trees import EntryKind, TreeEntry
 from gitops.source import treewalk
 from gitops.source.errors import SourceError, SourceErrorClass
 from gitops.source.folders import FolderTree
@@ -28,6 +27,7 @@ class GitTree:
         self._commit = commit
         self._listing = listing
         self._entries: tuple[TreeEntry, ...] | None = None
+        self._by_path: dict[str, TreeEntry] | None = None
 
     @property
     def commit(self) -> Commit:
@@ -55,20 +55,23 @@ class GitTree:
 
         Raises FileNotFoundError, IsADirectoryError for a folder, link or submodule, OSError when it is too large.
         """
+        entry = self._index().get(path)
+        if entry is None:
+            if self.tree_id(path) is not None:
+                raise IsADirectoryError(path)
+            raise FileNotFoundError(path)
+        if entry.kind is not EntryKind.FILE:
+            raise IsADirectoryError(path)
         with self._store.reading() as repo:
             try:
-                found = treewalk.lookup(self._root(repo), path)
-                if found is None:
-                    raise FileNotFoundError(path)
-                if found.filemode not in (FileMode.BLOB, FileMode.BLOB_EXECUTABLE):
-                    raise IsADirectoryError(path)
-                _, size = repo.odb.read_header(found.id)
+                oid = pygit2.Oid(hex=entry.content_id)
+                _, size = repo.odb.read_header(oid)
                 if size > treewalk.MAX_FILE_BYTES:
                     raise OSError(f"{path}: larger than {treewalk.MAX_FILE_BYTES} bytes")
-                data: bytes = found.data
-                return data
+                data: bytes = repo.odb.read(oid)[1]
             except (pygit2.GitError, KeyError) as error:
                 raise self._corrupt(error) from error
+            return data
 
     def tree_id(self, path: str = "") -> str | None:
         """Id of the Git tree (folder) or blob (file) at `path`; None when nothing is there. Equal id, equal content."""
@@ -78,6 +81,11 @@ class GitTree:
             except (pygit2.GitError, KeyError) as error:
                 raise self._corrupt(error) from error
             return None if found is None else str(found.id)
+
+    def _index(self) -> dict[str, TreeEntry]:
+        if self._by_path is None:
+            self._by_path = {entry.path: entry for entry in self.entries()}
+        return self._by_path
 
     def _root(self, repo: Any) -> Any:
         return repo[self._commit].peel(pygit2.Commit).tree

@@ -329,6 +329,19 @@ def test_maintenance_takes_a_small_generation_and_loses_nothing(upstream: Reposi
     assert not mirror.has(held), "what nothing holds is dropped"
 
 
+def test_maintenance_keeps_no_old_files_open(upstream: Repository, make_mirror: MakeMirror, tmp_path: Path) -> None:
+    mirror = make_mirror(upstream.url)
+    head = mirror.fetch().head
+    assert head is not None
+    tree = mirror.tree(head)
+    for turn in range(3):
+        tree.read("gitops.yaml")
+        mirror.repo.create_blob(b"waste %d" % turn)
+        assert mirror.maintenance(max_loose=0).renewed
+    still_open = [os.readlink(f) for f in Path("/proc/self/fd").iterdir() if f.is_symlink()]
+    assert not [name for name in still_open if name.startswith(str(tmp_path)) and "(deleted)" in name]
+
+
 def test_a_full_disk_keeps_last_good(upstream: Repository, make_mirror: MakeMirror, tmp_path: Path) -> None:
     if os.getuid() != 0 or shutil.which("mount") is None:
         pytest.skip("a small file system needs root: a full disk is NOT tested")
