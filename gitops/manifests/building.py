@@ -140,14 +140,14 @@ class DocumentBuilder:
         result: dict[str, Any] = {}
         merges: list[tuple[int, Any, frozenset[str]]] = []
         key_lines: dict[str, int] = {}
-        next_event, lines, path = self._next, self.lines, self._path
+        next_event, lines, path, state = self._next, self.lines, self._path, self._state
         prefix = crc32(b"\0", at)  # see lines.step(), written out here: this is the hottest loop
         while True:
             event = next_event()
             if type(event) is MappingEndEvent:
                 break
             key_line = event.start_mark.line + 1
-            self._spend(1, key_line)
+            state.nodes_left -= 1  # checked when the value is counted
             if type(event) is ScalarEvent and event.value == "<<" and event.implicit[0]:
                 path.append("<<")
                 if merges:

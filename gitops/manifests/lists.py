@@ -6,11 +6,12 @@ its own: `kind: List`, or a kind that ends in List beside a list of objects.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gitops.manifests import codes
 from gitops.manifests.building import FileState
-from gitops.manifests.lines import NO_TEXTS, LineMap, Path, pack, step, unpack
+from gitops.manifests.lines import NO_TEXTS, ROOT, LineMap, Path, hash_of, pack, step, unpack
 
 if TYPE_CHECKING:
     from gitops.manifests.reading import RawDocument
@@ -18,43 +19,75 @@ if TYPE_CHECKING:
 
 def flatten(document: RawDocument, state: FileState) -> list[RawDocument] | None:
     """The document itself, or the items of a List in their order, nested ones too; None after an error."""
-    found: list[RawDocument] = []
-    return found if _flatten(document, (), state, found) else None
+    if not _is_list(document.body):
+        return [document]
+    flattening = _Flattening(document, state)
+    good = flattening.items_of(document.body, ())
+    return flattening.found if good else None
 
 
-def _flatten(document: RawDocument, path: Path, state: FileState, found: list[RawDocument]) -> bool:
-    body = document.body
-    if not isinstance(body, dict) or not _is_list(body):
-        found.append(document)
-        return True
-    where = f"document {document.index}: "
-    kind = body.get("kind")
-    if not isinstance(kind, str):
-        line = document.lines.line_of(("items",))
-        state.add(codes.LIST_WITHOUT_KIND, f"{where}a list of objects without kind", line=line, path=path)
+class _Flattening:
+    """The items of one document; paths are those of the document, so that its line table is opened only once."""
+
+    def __init__(self, document: RawDocument, state: FileState) -> None:
+        self._document = document
+        self._state = state
+        self._table = unpack(document.lines.blob)
+        self.found: list[RawDocument] = []
+
+    def items_of(self, body: dict[str, Any], path: Path) -> bool:
+        kind, items = body.get("kind"), body.get("items")
+        if not isinstance(kind, str):
+            return self._refuse(codes.LIST_WITHOUT_KIND, "a list of objects without kind", path)
+        if "items" in body and items is None:
+            items = []
+        if not isinstance(items, list):
+            return self._refuse(codes.BAD_ITEMS, f"a {kind} whose `items` is not a list", (*path, "items"))
+        good = True
+        for position, item in enumerate(items):
+            here = (*path, "items", position)
+            if not isinstance(item, dict):
+                good = self._refuse(codes.BAD_ITEMS, f"item {position} is not an object", here)
+            elif _is_list(item):
+                good = self.items_of(item, here) and good
+            else:
+                self._add(_with_implied_kind(item, kind, body.get("apiVersion")), here)
+        return good
+
+    def _add(self, body: dict[str, Any], path: Path) -> None:
+        lines = self._lines_of(body, path)
+        document = replace(self._document, body=body, line=lines.line, lines=lines)
+        self.found.append(document)
+
+    def _refuse(self, code: str, message: str, path: Path) -> bool:
+        document = self._document
+        line = document.lines.line_of(path)
+        self._state.add(code, f"document {document.index}: {message}", line=line, path=path)
         return False
-    items = body.get("items")
-    if items is None:
-        items = []
-    if not isinstance(items, list) or "items" not in body:
-        line = document.lines.line_of(("items",))
-        state.add(codes.BAD_ITEMS, f"{where}a {kind} whose `items` is not a list", line=line, path=(*path, "items"))
+
+    def _lines_of(self, body: Any, path: Path) -> LineMap:
+        """A map of the item alone, so that one object of a long List does not keep the lines of all."""
+        whole, table = self._document.lines, self._table
+        kept: dict[int, int] = {}
+        texts: dict[int, str] = {}
+
+        def walk(value: Any, source: int, target: int) -> None:
+            if source in whole.texts:
+                texts[target] = whole.texts[source]
+            children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            for segment, child in children:
+                below, own = step(source, segment), step(target, segment)
+                if below in table:
+                    kept[own] = table[below]
+                walk(child, below, own)
+
+        walk(body, hash_of(path, whole.root), ROOT)
+        return LineMap(pack(kept), whole.line_of(path), texts=texts or NO_TEXTS)
+
+
+def _is_list(body: Any) -> bool:
+    if not isinstance(body, dict):
         return False
-    good = True
-    for position, item in enumerate(items):
-        here = (*path, "items", position)
-        lines = document.lines.at(("items", position))
-        if not isinstance(item, dict):
-            state.add(codes.BAD_ITEMS, f"{where}item {position} is not an object", line=lines.line, path=here)
-            good = False
-            continue
-        item = _with_implied_kind(item, kind, body.get("apiVersion"))
-        raw = type(document)(item, document.index, lines.line, _compact(lines, item), document.file)
-        good = _flatten(raw, here, state, found) and good
-    return good
-
-
-def _is_list(body: dict[str, Any]) -> bool:
     kind, items = body.get("kind"), body.get("items")
     if kind == "List":
         return True
@@ -72,23 +105,3 @@ def _with_implied_kind(item: dict[str, Any], list_kind: str, api_version: Any) -
     if list_kind == "List" or "kind" in item or "apiVersion" in item:
         return item
     return {"apiVersion": api_version, "kind": list_kind.removesuffix("List"), **item}
-
-
-def _compact(lines: LineMap, body: Any) -> LineMap:
-    """A map of the item alone, so that one object of a long List does not keep the lines of all."""
-    table, kept, texts = unpack(lines.blob), {}, {}
-
-    def walk(value: Any, source: int, target: int) -> None:
-        if source in table and source != lines.root:
-            kept[target] = table[source]
-        if source in lines.texts:
-            texts[target] = lines.texts[source]
-        if isinstance(value, dict):
-            for key, child in value.items():
-                walk(child, step(source, key), step(target, key))
-        elif isinstance(value, list):
-            for position, child in enumerate(value):
-                walk(child, step(source, position), step(target, position))
-
-    walk(body, lines.root, 0)
-    return LineMap(pack(kept), lines.line, texts=texts or NO_TEXTS)

@@ -144,27 +144,32 @@ def canonical_resources(body: Any) -> Any:
 
 
 def _walk(value: Any, *, parent: str, lists: frozenset[str]) -> Any:
-    if isinstance(value, dict):
-        return _walk_map(value, parent=parent, lists=lists)
-    if isinstance(value, list):
-        items = [_walk(item, parent=parent, lists=lists) if isinstance(item, (dict, list)) else item for item in value]
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
-    return value
-
-
-def _walk_map(value: dict[str, Any], *, parent: str, lists: frozenset[str]) -> dict[str, Any]:
+    """`parent` is the key that the value stands under."""
+    if type(value) is list:
+        items: list[Any] | None = None
+        for position, item in enumerate(value):
+            if type(item) is dict or type(item) is list:
+                after = _walk(item, parent=parent, lists=lists)
+                if after is not item:
+                    items = items or list(value)
+                    items[position] = after
+        return items or value
+    if type(value) is not dict:
+        return value
     changed: dict[str, Any] = {}
     for key, child in value.items():
-        after = child
-        if isinstance(child, dict):
+        kind = type(child)
+        if kind is dict:
             if key in lists and (parent == "resources" or _is_resource_list(child)):
                 after = _rewrite_list(child)
             else:
                 after = _walk(child, parent=key, lists=lists)
-        elif isinstance(child, list):
+        elif kind is list:
             after = _walk(child, parent=key, lists=lists)
         elif key in _SINGLE:
             after = _rewrite(child)
+        else:
+            continue
         if after is not child:
             changed[key] = after
     return {**value, **changed} if changed else value

@@ -95,7 +95,10 @@ class _Merging:
         self.texts: dict[int, str] = {}
         self.overridden: list[Override] = []
         self._from_patches: set[Origin] = set()
-        _Graft(provenance, self.entries, self.texts).below(body, provenance.root, ROOT)
+        if provenance.root == ROOT:
+            self.entries, self.texts = provenance.entries(), dict(provenance.texts)
+        else:
+            _Graft(provenance, self.entries, self.texts).below(body, provenance.root, ROOT)
 
     def provenance(self) -> Provenance:
         return Provenance.build(self.entries, self.default, texts=self.texts)

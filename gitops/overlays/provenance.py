@@ -6,7 +6,7 @@ entry is `line * number of files + position of the file`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gitops.manifests.lines import NO_TEXTS, ROOT, Path, hash_of, nearest, pack, unpack
@@ -61,12 +61,7 @@ class Provenance:
 
     def entries(self) -> dict[int, Origin]:
         """Path hash → origin; the hashes start at `root`."""
-        origins = {n: self._origin(n) for n in set(unpack(self.blob).values())}
-        return {h: origins[n] for h, n in unpack(self.blob).items()}
-
-    def sources(self) -> Iterable[str]:
-        """The files that took part, the base first."""
-        return self.files
+        return {h: self._origin(n) for h, n in unpack(self.blob).items()}
 
     def _origin(self, number: int) -> Origin:
         line, file = divmod(number, len(self.files))

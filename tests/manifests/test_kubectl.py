@@ -16,14 +16,7 @@ pytestmark = pytest.mark.skipif(kubectl is None, reason="NOT CHECKED against kub
 
 HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
-WORDS = """
-y Y yes Yes YES n N no No NO on On ON off Off OFF true True TRUE false False FALSE yEs oN tRue ~ null Null NULL nULL
-+ . .. -. +. 22:22 12:30 190:20:30 2030-01-02 2030-01-02T03:04:05Z 0644 0o644 644 0x1F 0X1f 0b11 0B11 0O17 -0x10 +0o7
-1_000 1__0 _1 1_ -_1 0x_1 1e3 1E3 1e+3 1.e3 .5 .5e3 +.5 -.5 ._5 .5_ .5_e3 .34_6 .1__2 .5e1_0 +._5 .e3 1.20 4651090
-0123456 1234e567 1e-400 1e400 9223372036854775807 -9223372036854775808 0x7fffffffffffffff 0x10000000000000000 0b1 =
--0x8000000000000000 -0x8000000000000001 0.0 -0 -0.0 1e18 00 000 0o 0x 0b 0o8 0xG 123_456.7_8 1e_3 1.2.3 1-2 +1
-0o7777777777777777777777 Infinity inf nan NaN -inf +inf 1_0e1_0 0.1e-6 0.000001 0.0000001 0x1p-2 0b2 1n 10Gi 1e 1e+
-""".split()
+WORDS = (Path(__file__).parent / "scalars.txt").read_text(encoding="utf-8").split()
 
 DOCUMENTS = [
     "a: !!str 1\nb: '1'\nc: \"\\u00e9\\x41\"\nd: 'it''s'\n",

@@ -1,4 +1,4 @@
-"""YAML as people really write it: each test is a case seen in public issue trackers, asserted as "kubectl's value or refused"."""
+"""YAML as people really write it, after cases in public issue trackers: kubectl's value, or refused."""
 
 import time
 

@@ -86,6 +86,12 @@ def test_the_number_of_findings_is_bounded():
         pytest.param("a: 0x" + "f" * 1_000_000, id="hex-digits"),
         pytest.param("a: " + "_" * 1_000_000 + "1", id="underscores"),
         pytest.param("a: 1" + "_" * 1_000_000 + "e1", id="more-underscores"),
+        pytest.param("kind: List\nitems:\n" + "- kind: A\n  spec:\n    x: 1\n" * 20_000, id="many-items"),
+        pytest.param(
+            "\n".join(f"{'  ' * n}{'- ' if n else ''}kind: List\n{'  ' * (n + (n > 0))}items:" for n in range(90))
+            + ("\n" + "  " * 90 + "- kind: A") * 10_000,
+            id="nested-lists",
+        ),
         pytest.param("%TAG ! x\n" * 1_000 + "---\na: 1", id="directives"),
     ],
 )
@@ -95,10 +101,33 @@ def test_hostile_files_end_soon(text):
     assert time.perf_counter() - started < 10
 
 
-_PIECES = st.sampled_from(
-    ["a: ", "b:\n", "- ", "  ", "\n", "[", "]", "{", "}", ",", "&x ", "*x", "<<: ", "!!str ", "!t ", "? ", "---\n"]
-    + ["...\n", "|\n", ">-\n", "'", '"', "#c\n", "1", "08", ".inf", "y", "null", "kind: List\n", "items:\n", "\t", "%"]
-)
+_WORDS = [
+    "a: ",
+    "- ",
+    "  ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "&x ",
+    "*x",
+    "<<: ",
+    "!!str ",
+    "!t ",
+    "? ",
+    "'",
+    '"',
+    "1",
+    "08",
+    ".inf",
+    "y",
+    "null",
+    "%",
+    "\t",
+]
+_LINES = ["b:", "---", "...", ">-", "#c", "kind: List", "items:", ""]
+_PIECES = st.sampled_from([*_WORDS, "|", *(f"{line}\n" for line in _LINES)])
 
 
 @given(st.lists(_PIECES, max_size=40).map("".join))
