@@ -84,8 +84,9 @@ class StatusRule(Document):
     phase: PhaseMatch | None = None
     conditions: list[ConditionMatch] = Field(default_factory=list)
     expr: Expression | None = None
-    settled: bool = False
-    """Only when this generation has been Ready before (or was met as it is): tells an outage from a rollout."""
+    settled: Literal["known", "assumed"] | None = None
+    """Only when this generation has been Ready before: tells an outage from a rollout. `assumed` also takes an object
+    that was met at this generation, for rules whose other keys prove that a rollout once ended."""
     fresh: Literal["object", "condition", "any"] = "object"
     """What must be fresh: the status, the conditions named here, or nothing (rules on spec only)."""
     hold: Duration = 0.0

@@ -1,6 +1,6 @@
 """Many verdicts → one: a declared object with its secondary objects, then all declared objects of a unit.
 
-A root and its gates (facts behind each row: docs/readiness.md)
+A root and its gates
 
 | root | gates and pods | verdict |
 |---|---|---|
@@ -8,6 +8,7 @@ A root and its gates (facts behind each row: docs/readiness.md)
 | Ready | a gate Progressing | Ready for 30 s if it was Ready before, then Degraded; Progressing if it is a rollout |
 | Progressing, had been Ready at this generation | a gate or pod Degraded or Failed | Degraded |
 | Progressing, status fresh | a pod that cannot run, a gate Failed | Failed (the operator may still recover) |
+| Progressing, status fresh | all gates Ready for 5 minutes | Degraded: the operator disagrees with what runs |
 | Progressing, status stale | anything | Progressing: what hangs below belongs to the old spec |
 | Unknown | all gates Ready | Ready, unverified |
 | other | anything | as the root says |
@@ -19,10 +20,11 @@ graph was `successful` for 24 ms in the middle of a change). Any other verdict i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from gitops.model.documents import ChildKind
 from gitops.model.identity import GroupKind, ObjectRef
 from gitops.readiness.owners import OwnerIndex
 from gitops.readiness.statuses import FINE, WORST_FIRST, Flag, ObjectStatus, Role, Status
@@ -33,6 +35,9 @@ READY_HOLD = 0.5
 
 GATE_GRACE = 30.0
 """Seconds for which a Ready root's progressing gate is forgiven (a pod is replaced, a node drained)."""
+
+DISAGREEMENT = 300.0
+"""Seconds after which a root that still says Progressing over gates that are all Ready is called Degraded."""
 
 TABLE_LIMIT = 100
 """Rows of the per-object table; what is not fine comes first."""
@@ -47,6 +52,11 @@ DEFAULT_ROLES: Mapping[GroupKind, Role] = MappingProxyType(
     }
 )
 """Roles of kinds that no operator type names; anything else is Role.INFORM."""
+
+
+def roles_of(children: Iterable[ChildKind]) -> Mapping[GroupKind, Role]:
+    """Roles of the secondary kinds of some operator types (OperatorRegistry.children_of of a unit's types)."""
+    return {**DEFAULT_ROLES, **{GroupKind(c.group, c.kind): Role(c.role) for c in children}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +274,12 @@ def _below(declared: DeclaredStatus, owners: OwnerIndex, roles: Mapping[GroupKin
 
 def _combine(declared: DeclaredStatus, below: _Below, memory: RootMemory, *, now: float, grace: float) -> _Root:
     root = _root_status(declared)
-    verdict, cause, lagging = _judge(root, below, memory, now=now, grace=grace)
+    judged = _judge(root, below, memory, now=now, grace=grace)
+    verdict, cause = judged.status, judged.cause
     children = (*below.gates, *below.diagnoses)
     checks = [c for c in (root.next_check, *(c.status.next_check for c in children)) if c is not None]
-    if lagging is not None:
-        checks.append(lagging + grace)
+    if judged.check is not None:
+        checks.append(judged.check)
     counted: tuple[Status, ...] = tuple(g.status.status for g in below.leaves)
     if not counted and declared.counted:
         counted = (verdict.status,)
@@ -281,7 +292,7 @@ def _combine(declared: DeclaredStatus, below: _Below, memory: RootMemory, *, now
             flags=verdict.flags,
             cause=cause.ref if cause else None,
         ),
-        memory=RootMemory(ready=verdict.status is Status.READY, lagging_at=lagging),
+        memory=RootMemory(ready=verdict.status is Status.READY, lagging_at=judged.lagging_at),
         ready=sum(s in FINE for s in counted),
         expected=len(counted),
         required=declared.required,
@@ -300,44 +311,67 @@ def _root_status(declared: DeclaredStatus) -> ObjectStatus:
     return ObjectStatus(Status.PROGRESSING, "NotApplied", one_line(declared.waiting) or "waiting for its apply")
 
 
-def _judge(
-    root: ObjectStatus, below: _Below, memory: RootMemory, *, now: float, grace: float
-) -> tuple[ObjectStatus, _Child | None, float | None]:
-    """(verdict, the object below that explains it, since when a gate of a Ready root lags). See the module's table."""
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The verdict on a root, what below explains it, since when the two disagree, and when that will matter."""
+
+    status: ObjectStatus
+    cause: _Child | None = None
+    lagging_at: float | None = None
+    check: float | None = None
+
+
+def _judge(root: ObjectStatus, below: _Below, memory: RootMemory, *, now: float, grace: float) -> _Judged:
+    """The rows of the module's table."""
     broken = _deepest(below, _is_broken)
     if root.status is Status.READY:
         if broken is not None:
-            return _restate(root, Status.DEGRADED, broken), broken, None
+            return _Judged(_restate(root, Status.DEGRADED, broken), broken)
         return _judge_lagging(root, below, memory, now=now, grace=grace)
     if root.status is Status.PROGRESSING and Flag.STALE not in root.flags:
-        waiting = _deepest(below, _is_waiting)
-        cannot_run = _deepest(below, _cannot_run)
-        if broken is not None and root.settled:
-            return _restate(root, Status.DEGRADED, broken), broken, None
-        if cannot_run is not None:
-            return _restate(root, Status.FAILED, cannot_run), cannot_run, None
-        if waiting is not None:
-            return _restate(root, Status.PROGRESSING, waiting), waiting, None
+        return _judge_progressing(root, below, broken, memory, now=now)
     if root.status in (Status.DEGRADED, Status.FAILED):
         deeper = broken or _deepest(below, _is_waiting)
-        return (_restate(root, root.status, deeper), deeper, None) if deeper else (root, None, None)
-    if root.status is Status.UNKNOWN and below.gates and all(g.status.status in FINE for g in below.gates):
-        return dataclasses.replace(root, status=Status.READY, flags=root.flags | {Flag.UNVERIFIED}), None, None
-    return root, None, None
+        return _Judged(_restate(root, root.status, deeper), deeper) if deeper else _Judged(root)
+    if root.status is Status.UNKNOWN and _all_fine(below):
+        return _Judged(dataclasses.replace(root, status=Status.READY, flags=root.flags | {Flag.UNVERIFIED}))
+    return _Judged(root)
 
 
-def _judge_lagging(
-    root: ObjectStatus, below: _Below, memory: RootMemory, *, now: float, grace: float
-) -> tuple[ObjectStatus, _Child | None, float | None]:
+def _judge_progressing(
+    root: ObjectStatus, below: _Below, broken: _Child | None, memory: RootMemory, *, now: float
+) -> _Judged:
+    cannot_run, waiting = _deepest(below, _cannot_run), _deepest(below, _is_waiting)
+    if broken is not None and root.settled:
+        return _Judged(_restate(root, Status.DEGRADED, broken), broken)
+    if cannot_run is not None:
+        return _Judged(_restate(root, Status.FAILED, cannot_run), cannot_run)
+    if waiting is not None:
+        return _Judged(_restate(root, Status.PROGRESSING, waiting), waiting)
+    if not _all_fine(below):
+        return _Judged(root)
+    since = memory.lagging_at if memory.lagging_at is not None else now
+    if now < since + DISAGREEMENT:
+        return _Judged(root, lagging_at=since, check=since + DISAGREEMENT)
+    message = "everything below it is ready" + (f"; {root.message}" if root.message else "")
+    return _Judged(dataclasses.replace(root, status=Status.DEGRADED, message=one_line(message)), lagging_at=since)
+
+
+def _judge_lagging(root: ObjectStatus, below: _Below, memory: RootMemory, *, now: float, grace: float) -> _Judged:
     """A Ready root whose gates are not broken: do they lag behind?"""
     lagging = [g for g in below.gates if g.status.status in (Status.PROGRESSING, Status.UNKNOWN)]
     if not lagging:
-        return root, None, None
+        return _Judged(root)
     gate, since = lagging[-1], memory.lagging_at if memory.lagging_at is not None else now
     if memory.ready and now < since + grace:
-        return root, None, since
+        return _Judged(root, lagging_at=since, check=since + grace)
     outage = gate.status.settled and now >= since + grace
-    return _restate(root, Status.DEGRADED if outage else Status.PROGRESSING, gate), gate, since
+    status = _restate(root, Status.DEGRADED if outage else Status.PROGRESSING, gate)
+    return _Judged(status, gate, since, None if outage else since + grace)
+
+
+def _all_fine(below: _Below) -> bool:
+    return bool(below.gates) and all(g.status.status in FINE for g in below.gates)
 
 
 def _is_broken(status: ObjectStatus) -> bool:

@@ -246,7 +246,7 @@ def _matches(look: _Look, rule: CompiledRule, number: int, *, stale: bool) -> bo
         return False
     if rule.phases is not None and look.phase not in rule.phases:
         return False
-    if rule.settled and not (look.memory.inherited or look.memory.ready_generation == look.memory.generation):
+    if rule.settled and not _was_ready(look.memory, rule.settled):
         return False
     if not all(condition.matches(look.conditions) for condition in rule.conditions):
         return False
@@ -257,6 +257,10 @@ def _matches(look: _Look, rule: CompiledRule, number: int, *, stale: bool) -> bo
     except ExpressionError as error:
         look.problems.append(one_line(f"mapping {look.mapping.name}, rule {number + 1}: {error}"))
         return False
+
+
+def _was_ready(memory: ObjectMemory, proof: str) -> bool:
+    return memory.ready_generation == memory.generation or (proof == "assumed" and memory.inherited)
 
 
 def _conditions_current(look: _Look, rule: CompiledRule) -> bool:

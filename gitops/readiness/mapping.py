@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class CompiledRule:
     phases: frozenset[str] | None
     conditions: tuple[CompiledCondition, ...]
     expr: Any
-    settled: bool
+    settled: str | None
     fresh: str
     hold: float
     stop: bool
@@ -185,6 +185,11 @@ class Mappings:
     def read(cls, folder: Path, more: Iterable[StatusMapping] = ()) -> Mappings:
         """The *.yaml files of a folder in order of name, then `more`. Raises MappingError for a bad file."""
         return cls([*read_documents(folder), *more])
+
+    def __iter__(self) -> Iterator[CompiledMapping]:
+        """Each mapping once, in order of name."""
+        known = {id(m): m for m in (*self._exact.values(), *self._any.values())}
+        return iter(sorted(known.values(), key=lambda m: m.name))
 
     def for_kind(self, gvk: GroupVersionKind) -> CompiledMapping:
         """The mapping for a kind; the generic one when none names it."""

@@ -203,7 +203,7 @@ def emit(body: Mapping[str, Any], previous: bytes | None) -> bytes:
     before = _load(previous)
     if previous is not None and before is not None and _meaning(before) == _meaning(lean):
         return previous
-    text = yaml.dump(lean, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=2000)
+    text = yaml.dump(lean, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2000)
     return (_HEADER + str(text)).encode()
 
 

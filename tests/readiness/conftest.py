@@ -73,12 +73,31 @@ class Player:
         with gzip.open(path) as lines:
             self.rows = [json.loads(line) for line in lines]
 
-    def play(self, kind: str, *, until: float = 1e9, idle: float = 120.0) -> Timeline:
-        """The unit whose declared objects are those of `kind` that our manager applied."""
+    def play(self, kind: str, *, until: float = 1e9, idle: float = 120.0, restart: float = 1e9) -> Timeline:
+        """The unit whose declared objects are those of `kind` that our manager applied.
+
+        `restart`: at that time everything is forgotten but what a status file says, and
+        learnt again from a LIST, as after a restart of the daemon.
+        """
         owners, timeline = OwnerIndex(), Timeline()
         declared: dict[ObjectRef, tuple[str, Outlook | None]] = {}
         memory: UnitMemory | None = None
         check: float | None = None
+        live: dict[str, dict[str, Any]] = {}
+
+        def learn(obj: dict[str, Any], now: float) -> None:
+            ref, uid, mapping = ref_of(obj), obj["metadata"]["uid"], self.mappings.for_object(obj)
+            if is_declared(obj):
+                before = declared.get(ref, ("", None))[1]
+                kept = before.at(now)[1] if before else None
+                declared[ref] = (uid, foresee(obj, mapping, now=now, memory=kept))
+            else:
+                known = owners.get(uid)
+                owners.put(project(obj, mapping, now=now, memory=known.memory(now) if known else None))
+
+        def is_declared(obj: dict[str, Any]) -> bool:
+            managers = {e["manager"] for e in obj["metadata"].get("managedFields", [])}
+            return obj["kind"] == kind and OUR_MANAGER in managers
 
         def look(now: float) -> None:
             nonlocal memory, check
@@ -94,22 +113,27 @@ class Player:
 
         for row in (r for r in self.rows if r["t"] <= until):
             now, obj = self.base + row["t"], row["object"]
-            while check is not None and check <= now:
+            uid = obj["metadata"]["uid"]
+            while check is not None and check <= min(now, self.base + restart):
                 look(check)
-            ref, uid = ref_of(obj), obj["metadata"]["uid"]
-            ours = any(e["manager"] == OUR_MANAGER for e in obj["metadata"].get("managedFields", []))
-            gone = row["type"] == "DELETED"
-            if ours and ref.kind == kind:
-                before = declared.get(ref, ("", None))[1]
-                kept = before.at(now)[1] if before else None
-                seen = None if gone else foresee(obj, self.mappings.for_object(obj), now=now, memory=kept)
-                declared[ref] = (uid, seen)
-            elif gone:
-                owners.remove(uid)
+            if row["t"] > restart:
+                again, restart = self.base + restart, 1e9
+                declared.clear()
+                owners = OwnerIndex()
+                memory = UnitMemory.restored(memory.status, memory.since) if memory else None
+                for known in live.values():
+                    learn(known, again)
+                look(again)
+                while check is not None and check <= now:
+                    look(check)
+            if row["type"] != "DELETED":
+                live[uid] = obj
+                learn(obj, now)
+            elif is_declared(obj):
+                declared[ref_of(obj)] = (uid, None)
             else:
-                known = owners.get(uid)
-                kept = known.memory(now) if known else None
-                owners.put(project(obj, self.mappings.for_object(obj), now=now, memory=kept))
+                live.pop(uid, None)
+                owners.remove(uid)
             if declared:
                 look(now)
         end = self.base + min(until, self.rows[-1]["t"]) + idle

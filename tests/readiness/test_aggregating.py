@@ -101,6 +101,15 @@ def test_a_ready_root_forgives_a_lagging_gate_for_a_while_once_it_was_ready() ->
     assert status.ready_count == 0
 
 
+def test_n04_a_graph_that_says_not_ready_over_children_that_all_are_is_degraded_in_the_end() -> None:
+    owners, memory = below(("Gate", "g", S.READY, "r")), UnitMemory.restored(S.READY, 0.0)
+    for now, wanted in [(10.0, S.PROGRESSING), (309.0, S.PROGRESSING), (310.0, S.DEGRADED)]:
+        status, memory = unit_status([root(S.PROGRESSING)], owners=owners, now=now, roles=ROLES, memory=memory)
+        assert status.status is wanted
+    assert status.cause == "Root r is Degraded: everything below it is ready"
+    assert status.since == 310.0
+
+
 def test_counts_are_of_the_deepest_gates_and_leave_out_what_is_being_deleted() -> None:
     index = below(
         ("Gate", "dcd-1", S.READY, "r"),

@@ -330,11 +330,27 @@ def test_dynamo_failure_is_seen_though_observed_generation_stays_behind(make: Ma
     assert judge(graph, 181).status is Status.PROGRESSING, "about the spec before"
 
 
-def test_n04_ready_false_for_long_is_degraded_with_its_reason(make: Make, judge: Judge) -> None:
-    graph = make("nvidia.com/v1beta1", "DynamoGraphDeployment")
-    graph["status"] = graph_status("pending", "some_resources_are_not_ready", observed=1, condition_generation=1)
-    status = judge(graph, 31)
-    assert (status.status, status.reason) == (Status.DEGRADED, "some_resources_are_not_ready")
+def test_not_ready_for_long_is_degraded_only_where_it_was_ready_before(
+    make: Make, mappings: Mappings, judge: Judge, now: float
+) -> None:
+    """A first rollout may load a model for half an hour, also across a restart of ours."""
+    pending = graph_status("pending", "some_resources_are_not_ready", observed=1, condition_generation=1)
+    graph = make("nvidia.com/v1beta1", "DynamoGraphDeployment", status=pending)
+    assert judge(graph, 1800).status is Status.PROGRESSING
+    ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
+    was = {**graph, "status": {"state": "successful", "observedGeneration": 1, "conditions": [ready]}}
+    _, memory = evaluate(was, mappings.for_object(graph), now=now)
+    outlook = foresee(graph, mappings.for_object(graph), now=now + 60, memory=memory)
+    assert outlook.at(now + 60)[0].status is Status.PROGRESSING
+    late = outlook.at(now + 91)[0]
+    assert (late.status, late.reason) == (Status.DEGRADED, "some_resources_are_not_ready")
+
+
+def test_no_shipped_mapping_stumbles_over_an_object_without_fields(make: Make, mappings: Mappings, now: float) -> None:
+    for mapping in mappings:
+        for body in ({}, {"status": {}}, {"spec": {}, "status": {"observedGeneration": 1}}):
+            outlook = foresee(make("g/v1", "Kind", **body), mapping, now=now)
+            assert [s.problems for _, s, _ in outlook.steps if s.problems] == [], mapping.name
 
 
 def test_dynamo_rolling_update_is_progressing_whatever_the_state(make: Make, judge: Judge) -> None:

@@ -86,6 +86,34 @@ def test_n02_a_scaled_child_of_a_ready_graph_shows_in_the_count_only(play: Play)
     assert (scaled.status, scaled.ready_count, scaled.expected_count) == (R, 1, 2), timeline
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "restart", "truly"),
+    [
+        ("nim-service", "NIMService", 19.200, 19.386),
+        ("nim-service", "NIMService", 33.255, 33.375),
+        ("dynamo-graph", "DynamoGraphDeployment", 49.110, 49.247),
+        ("dynamo-graph", "DynamoGraphDeployment", 61.240, 61.433),
+    ],
+)
+def test_l05_a_restart_in_the_middle_of_a_change_believes_no_stale_status(
+    play: Play, name: str, kind: str, restart: float, truly: float
+) -> None:
+    timeline = play(name, kind, restart=restart, until=truly + 4)
+    changed = next(e.t for e in timeline.entries if restart - 0.01 < e.t <= restart)
+    assert timeline.statuses(changed, truly) == [P], f"flicker {timeline}"
+    assert timeline.entries[-1].status.status is R, timeline
+
+
+@pytest.mark.parametrize(("name", "kind"), [("nim-service", "NIMService"), ("dynamo-graph", "DynamoGraphDeployment")])
+def test_a_restart_at_rest_changes_nothing(play: Play, name: str, kind: str) -> None:
+    """Not even for a moment: a restart of the daemon writes no status commit."""
+    end, restart = (49.2, 40.0) if name == "dynamo-graph" else (52.0, 48.5)
+    plain = play(name, kind, until=end, idle=0.0)
+    again = play(name, kind, until=end, idle=0.0, restart=restart)
+    assert plain.at(restart).status is R, plain
+    assert plain.statuses() == again.statuses(), again
+
+
 def test_playing_a_recording_twice_gives_the_same_timeline(play: Play) -> None:
     first, second = (str(play("dynamo-graph", "DynamoGraphDeployment")) for _ in range(2))
     assert first == second
