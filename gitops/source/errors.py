@@ -39,6 +39,8 @@ class SourceErrorClass(enum.StrEnum):
     """Objects of our own mirror are damaged or missing; the next fetch builds it anew."""
     CONFIGURATION = "configuration"
     """A credential file cannot be read, or a remote is refused."""
+    INTERRUPTED = "interrupted"
+    """We ended the transfer ourselves, at shutdown."""
 
 
 class SourceError(Exception):
@@ -79,6 +81,7 @@ _WORDS: Final = {
     SourceErrorClass.STATE: "the state folder cannot be used",
     SourceErrorClass.CORRUPT: "the local mirror is damaged and will be built anew",
     SourceErrorClass.CONFIGURATION: "the source is not configured rightly",
+    SourceErrorClass.INTERRUPTED: "the transfer was ended by the shutdown",
 }
 
 _ODB_CLASSES: Final = frozenset({5, 9, 14})

@@ -91,11 +91,9 @@ class Mirror:
         status_branch: str | None = None,
         timeouts: transport.Timeouts | None = None,
     ) -> None:
-        if status_branch is not None:
-            check_branch(status_branch)
-            if status_branch == remote.branch:
-                raise RemoteRefused(f"the status branch must not be the watched branch {remote.branch!r}")
         self.remote = remote
+        if status_branch is not None:
+            self._check_status_branch(status_branch)
         self.status_branch = status_branch
         self._timeouts = timeouts or transport.Timeouts()
         self._interrupted = threading.Event()
@@ -123,13 +121,17 @@ class Mirror:
 
     def watch_status(self, branch: str) -> None:
         """Fetch this status branch along from now on. Its name stands in the repository, so it is known only after
-        the first fetch. Raises RemoteRefused as the constructor does."""
-        check_branch(branch)
-        if branch == self.remote.branch:
-            raise RemoteRefused(f"the status branch must not be the watched branch {branch!r}")
-        if branch != self.status_branch:
-            self.status_branch = branch
+        the first fetch. Raises RemoteRefused as the constructor does, and SourceError: then nothing has changed."""
+        self._check_status_branch(branch)
+        before = self.status_branch
+        if branch == before:
+            return
+        self.status_branch = branch
+        try:
             self.fetch_status()
+        except BaseException:
+            self.status_branch = before
+            raise
 
     # -- what is known
 
@@ -273,6 +275,10 @@ class Mirror:
         elif self.ref(name) is not None:
             self.repo.references.delete(name)
 
+    def mark_damaged(self) -> None:
+        """An object that must be here is not: the next fetch builds the mirror anew."""
+        self._store.damaged = True
+
     def record_status_head(self, target: Any | None) -> None:
         """The status branch on the server is now at `target` (after a push)."""
         self.set_ref(self._status_ref, target)
@@ -282,6 +288,11 @@ class Mirror:
     @property
     def _branches(self) -> list[str]:
         return [self.remote.branch, *([self.status_branch] if self.status_branch else [])]
+
+    def _check_status_branch(self, branch: str) -> None:
+        check_branch(branch)
+        if branch == self.remote.branch:
+            raise RemoteRefused(f"the status branch must not be the watched branch {branch!r}")
 
     def _fetch(self, previous: Commit | None, status_before: Commit | None) -> FetchOutcome:
         heads = self._transfer(self._branches)

@@ -33,6 +33,15 @@ def check_path(path: str) -> str:
     return path
 
 
+def is_safe_path(path: str) -> bool:
+    """Whether check_path would let `path` through."""
+    try:
+        check_path(path)
+    except UnsafePath:
+        return False
+    return True
+
+
 def _reason(segment: str) -> str | None:
     if segment == "":
         return "is empty"

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pygit2
+from pygit2.enums import FileMode
 
 from gitops.model.identity import Commit, ReconcilerName
+from gitops.model.trees import EntryKind
 from gitops.source import treewalk
-from gitops.source.errors import SourceError, SourceErrorClass, scrub
+from gitops.source.errors import SourceError, SourceErrorClass, scrub, translate
 from gitops.source.history import RECONCILER
 from gitops.source.mirror import Mirror
-from gitops.source.paths import check_path
+from gitops.source.paths import check_path, is_safe_path
 from gitops.source.statuses import PushKind, PushOutcome
 from gitops.source.transport import Callbacks
 from gitops.source.treewrite import write_tree
@@ -73,20 +75,28 @@ class StatusBranch:
         self._clock = clock
 
     def read(self, path: str) -> bytes | None:
-        """Content at the branch's head as last seen. Raises UnsafePath."""
+        """Content at the branch's head as last seen; None also for what is too large to be ours. Raises UnsafePath,
+        SourceError(CORRUPT)."""
         check_path(path)
         tree = self._tree(self._mirror.status_head)
         found = treewalk.lookup(tree, path) if tree is not None else None
-        return found.data if isinstance(found, pygit2.Blob) else None
+        if found is None or found.filemode != FileMode.BLOB:
+            return None
+        _, size = self._mirror.repo.odb.read_header(found.id)
+        return found.data if size <= treewalk.MAX_FILE_BYTES else None
 
     def files(self, prefix: str = "") -> list[str]:
+        """Paths below the folder `prefix`; what others keep there under names that we never use is left out."""
         tree = self._tree(self._mirror.status_head)
         folder = prefix.strip("/")
         found = treewalk.lookup(tree, folder) if tree is not None else None
         if not isinstance(found, pygit2.Tree):
             return []
         entries = treewalk.Listing().entries(self._mirror.repo, found)
-        return [f"{folder}/{entry.path}" if folder else entry.path for entry in entries]
+        paths = (
+            f"{folder}/{entry.path}" if folder else entry.path for entry in entries if entry.kind is EntryKind.FILE
+        )
+        return [path for path in paths if is_safe_path(path)]
 
     def commit_and_push(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         """One commit with `changes` on the latest head of the branch, pushed. See PushOutcome."""
@@ -94,8 +104,11 @@ class StatusBranch:
             check_path(path)
         try:
             return self._push_until_done(changes, message)
-        except SourceError as error:
-            return PushOutcome(kind=PushKind.FAILED, sentence=error.sentence, error_class=error.error_class)
+        except (SourceError, pygit2.GitError, KeyError, OSError) as error:
+            failure = translate(error, display=self._mirror.remote.display, scheme="state")
+            if failure.error_class is SourceErrorClass.CORRUPT:
+                self._mirror.mark_damaged()
+            return PushOutcome(kind=PushKind.FAILED, sentence=failure.sentence, error_class=failure.error_class)
 
     def _push_until_done(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         words = ""

@@ -44,8 +44,11 @@ class _Refused(Exception):
         self.error_class = error_class
 
 
-class Interrupted(Exception):
+class Interrupted(SourceError):
     """The transfer was ended by `interrupt`, at shutdown."""
+
+    def __init__(self) -> None:
+        super().__init__(SourceErrorClass.INTERRUPTED, "the transfer was ended by the shutdown")
 
 
 class Callbacks(pygit2.RemoteCallbacks):
@@ -148,7 +151,7 @@ class Callbacks(pygit2.RemoteCallbacks):
 
     def _check_interrupt(self) -> None:
         if self._interrupted.is_set():
-            raise Interrupted("ended by shutdown")
+            raise Interrupted
 
 
 @contextlib.contextmanager
@@ -163,7 +166,7 @@ def session(remote: Remote, *, home: Path, timeouts: Timeouts, interrupted: thre
         try:
             _prepare(remote, home, timeouts)
             yield callbacks
-        except (SourceError, Interrupted):
+        except SourceError:
             raise
         except _Refused as error:
             raise SourceError(error.error_class, f"{remote.display}: {error}") from None

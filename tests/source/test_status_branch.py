@@ -2,7 +2,9 @@
 
 import random
 import subprocess
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,13 @@ import pytest
 from controlplane_kit.gitserver import GitServer, Repository
 
 from gitops.model.identity import ReconcilerName
-from gitops.source.errors import SourceErrorClass
+from gitops.source.errors import SourceError, SourceErrorClass
 from gitops.source.mirror import FetchKind, Mirror
 from gitops.source.paths import UnsafePath
+from gitops.source.remotes import CredentialFiles, RemoteRefused
 from gitops.source.status_branch import Author, StatusBranch
 from gitops.source.status_folder import StatusFolder
-from gitops.source.statuses import PushKind, StatusStore
+from gitops.source.statuses import PushKind, PushOutcome, StatusStore
 
 MakeMirror = Callable[..., Mirror]
 STATUS = "gitops-status"
@@ -136,6 +139,29 @@ def test_g02_two_daemons_push_in_turn(upstream: Repository, make_mirror: MakeMir
     assert len(upstream.log(branch=STATUS)) == 10
 
 
+def test_g02_two_daemons_push_together(upstream: Repository, make_mirror: MakeMirror) -> None:
+    """At the same time, from two threads: every commit of both arrives, in one line of history."""
+    mirrors = [make_mirror(upstream.url, name=name) for name in ("one", "two")]
+    for mirror in mirrors:
+        mirror.fetch()
+    start = threading.Barrier(2)
+
+    def work(number: int) -> list[PushOutcome]:
+        status = StatusBranch(mirrors[number], reconciler=ReconcilerName(f"d{number}"), attempts=50)
+        start.wait(timeout=30)
+        return [
+            status.commit_and_push({f"status/{number}/{turn}.yaml": b"%d\n" % turn}, f"{number} {turn}")
+            for turn in range(8)
+        ]
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = [outcome for found in pool.map(work, (0, 1)) for outcome in found]
+    assert {outcome.kind for outcome in outcomes} == {PushKind.PUSHED}
+    assert len(upstream.files(branch=STATUS)) == 16
+    assert all(len(parents.split()) <= 1 for parents in upstream.log(branch=STATUS, form="%P"))
+    assert len(upstream.log(branch=STATUS)) == 16
+
+
 def test_g02_attempts_are_limited_and_pauses_random(upstream: Repository, make_mirror: MakeMirror) -> None:
     mirror = make_mirror(upstream.url)
     mirror.fetch()
@@ -241,6 +267,52 @@ def test_files_and_folders_give_way_to_each_other(mirror: Mirror, upstream: Repo
     assert upstream.git("ls-tree", "-r", STATUS) == ""
 
 
+def test_files_of_others_are_neither_listed_nor_harmed(mirror: Mirror, upstream: Repository) -> None:
+    upstream.commit({".gitattributes": "x", ".github/ci.yaml": "x", "a b?.md": "x", "note.md": "x"}, branch=STATUS)
+    upstream.commit({"large.bin": b"0" * 17_000_000}, branch=STATUS)
+    mirror.fetch()
+    status = status_of(mirror)
+    assert status.files() == ["large.bin", "note.md"]
+    assert status.read("large.bin") is None
+    assert status.commit_and_push({"status/a.yaml": b"1\n"}, "one").written
+    assert len(upstream.files(branch=STATUS)) == 6
+
+
+def test_the_name_of_the_status_branch_may_come_later(
+    git_http: GitServer, upstream: Repository, make_mirror: MakeMirror
+) -> None:
+    head = upstream.commit({"status/a.yaml": "1\n"}, branch="later")
+    mirror = make_mirror(upstream.url, status_branch=None)
+    mirror.fetch()
+    assert mirror.status_head is None
+    with pytest.raises(RemoteRefused):
+        mirror.watch_status("main")
+    git_http.stop()
+    with pytest.raises(SourceError):
+        mirror.watch_status("later")
+    git_http.start()
+    mirror.watch_status("later")
+    assert mirror.status_head == head
+    assert status_of(mirror).read("status/a.yaml") == b"1\n"
+
+
+def test_a_damaged_mirror_is_an_outcome_and_heals(upstream: Repository, make_mirror: MakeMirror) -> None:
+    mirror = make_mirror(upstream.url)
+    mirror.fetch()
+    status = status_of(mirror)
+    status.commit_and_push({"status/x/a.yaml": b"1\n"}, "one")
+    folder = upstream.git("rev-parse", f"{STATUS}:status/x").strip()
+    mirror.close()
+    (Path(mirror.repo.path) / "objects" / folder[:2] / folder[2:]).unlink()
+    restarted = make_mirror(upstream.url)
+    status = status_of(restarted)
+    outcome = status.commit_and_push({"status/x/b.yaml": b"2\n"}, "two")
+    assert (outcome.kind, outcome.error_class) == (PushKind.FAILED, SourceErrorClass.CORRUPT)
+    restarted.fetch()
+    assert status.commit_and_push({"status/x/b.yaml": b"2\n"}, "two").kind is PushKind.PUSHED
+    assert upstream.files(branch=STATUS) == ["status/x/a.yaml", "status/x/b.yaml"]
+
+
 UNSAFE = [
     "../../.github/workflows/x",
     "status/../../x",
@@ -294,8 +366,6 @@ def test_x08_usual_names_are_safe(mirror: Mirror) -> None:
 
 
 def test_a_status_push_over_ssh(ssh_server: Any, upstream: Repository, make_mirror: MakeMirror, tmp_path: Path) -> None:
-    from gitops.source.remotes import CredentialFiles
-
     (tmp_path / "known_hosts").write_text(ssh_server.known_hosts("ed25519"))
     files = CredentialFiles(private_key=ssh_server.key, known_hosts=tmp_path / "known_hosts")
     mirror = make_mirror(ssh_server.url(upstream.path), credentials=files)
