@@ -45,7 +45,8 @@ def report_syntax(error: YAMLError, text: str, state: FileState) -> None:
         at = mark.index if mark is not None else len(text)
         problem = ": ".join(part for part in (error.context, error.problem) if part)
     elif isinstance(error, ReaderError):
-        at, problem = error.position, str(error.reason)
+        before = text.encode()[: error.position]  # libyaml counts bytes here, characters everywhere else
+        at, problem = len(before.decode("utf-8", "ignore")), str(error.reason)
     else:
         at, problem = 0, "not YAML"
     line, column = _place(text, at)

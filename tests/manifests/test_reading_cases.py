@@ -404,3 +404,29 @@ def test_y24_directive_changes_nothing_and_is_warned_about():
     assert [d.body for d in result.documents] == [{"a": False}, {"b": 1}]
     assert [(f.code, f.severity, f.origin.line) for f in result.findings] == [(codes.DIRECTIVE, "warning", 1)]
     assert result.complete
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        pytest.param("ä: é\nü: \x01\n", 2, 4, id="control-character"),
+        pytest.param("ä: é\nü: [1, }\n", 2, 8, id="flow"),
+        pytest.param("a: b: c\n", 1, 5, id="two-colons"),
+        pytest.param("a: 'b\n\nc: d\n", 4, 1, id="open-quote"),
+    ],
+)
+def test_syntax_errors_have_line_and_column(text, line, column):
+    result = read(text)
+    assert [(f.code, f.origin.line) for f in result.findings] == [(codes.SYNTAX, line)]
+    assert result.findings[0].message.startswith(f"column {column}: ")
+    assert not result.readable
+
+
+def test_syntax_errors_never_quote_the_file():
+    for text in ("password: 's3cret\n", "password: {s3cret\n", "s3cret: [\n", "a: *s3cret\n  b"):
+        assert all("s3cret" not in f.message for f in read(text).findings if f.code == codes.SYNTAX)
+
+
+def test_a_syntax_error_in_a_late_document_makes_the_whole_file_unreadable():
+    result = read("kind: A\n---\nkind: B\n---\na: [\n")
+    assert (result.readable, result.complete, result.documents) == (False, False, ())
