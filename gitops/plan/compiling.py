@@ -8,7 +8,7 @@ parses, merges and judges that workload only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitops.manifests.canonical import canonical_json, digest
@@ -226,15 +226,17 @@ class _Run:
 def _cache_key(
     context: Context,
     folder: WorkloadFolder,
-    units: Iterable[tuple[UnitKey, str]],
+    units: Sequence[tuple[UnitKey, str]],
     findings: Iterable[Finding],
 ) -> tuple[WorkloadRef, bytes]:
     """Everything a result depends on: the folder (lines included), its units' keys, and lines of Cluster documents."""
     keys = [[str(unit), content] for unit, content in units]
-    places = sorted({str(entry.template) for entry in context.clusters.values()})
+    places: set[str] = set()
+    if folder.ref.kind is WorkloadKind.FUNCTION:
+        places = {str(context.clusters[unit.cluster].template) for unit, _ in units}
     remarks = [str(f) for f in findings]
     policy = context.registry.policy_digest.hex()
-    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, places]
+    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, sorted(places)]
     return folder.ref, digest(canonical_json(material))
 
 

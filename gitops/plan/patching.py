@@ -1,7 +1,7 @@
 """Patches of a workload: from what deployment.yaml or bundle.yaml lists to merged objects.
 
-Order is the declared one and later wins. A target is one object of the base, exactly: a patch that matches nothing is an
-error, never a silent no-op.
+Order is the declared one and later wins. A target is one object of the base, exactly: a patch that matches nothing is
+an error, never a silent no-op.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class PatchReader:
 def merge(
     base: Sequence[BaseObject], patches: Sequence[BoundPatch], workload: WorkloadRef
 ) -> tuple[tuple[MergedObject, ...], tuple[Finding, ...]]:
-    """The base with patches merged in, in the base's order. No objects when a target does not fit exactly one."""
+    """The base with patches merged in, in the base's order. A patch whose target is not exactly one object is a finding
+    and left out, so that the rest can still be judged."""
     findings: list[Finding] = []
     sources: dict[int, list[PatchSource]] = {}
     for patch in patches:
@@ -109,8 +110,6 @@ def merge(
         what = f"{len(matches)} objects of the base" if matches else "no object of the base"
         message = f"{patch.target} matches {what}{_near_miss(patch.target, base)}"
         findings.append(finding(code, message, patch.origin, workload=workload))
-    if findings:
-        return (), tuple(findings)
     merged = []
     for position, item in enumerate(base):
         result = apply_merge_patches(item.body, Provenance.of_document(item.document), sources.get(position, ()))
