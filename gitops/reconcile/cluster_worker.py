@@ -55,7 +55,7 @@ class Contact:
 
 class ClusterWorker:
     """`parents_known` is called when the cluster's parents were read: they pin instances. `touched` when something
-    that status files say may have changed (None: of the cluster itself)."""
+    that status files say may have changed (None: of the cluster itself). `identities` is shared by all workers."""
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class ClusterWorker:
         context: Context,
         parents_known: Callable[[], None],
         touched: Callable[[ClusterName, UnitKey | None], None],
+        identities: dict[ClusterUid, ClusterName],
     ) -> None:
         self.name = ClusterName(document.metadata.name)
         self.document = document
@@ -80,6 +81,7 @@ class ClusterWorker:
         self._context = context
         self._parents_known = parents_known
         self._touched = touched
+        self._identities = identities
         self._session: Session | None = None
         self._heard_at: float | None = None
         self._stopping = False
@@ -109,6 +111,8 @@ class ClusterWorker:
             self._session = None
         for timer in self._timers.values():
             timer.cancel()
+        if self.uid is not None:
+            self._identities.pop(self.uid, None)
 
     async def release(self, *, grace: float) -> None:
         """The cluster left Git: take our marks off what we applied, leave the objects, give up claim and Lease."""
@@ -155,9 +159,14 @@ class ClusterWorker:
         return self._connector.changed(self.document)
 
     def _identify(self, uid: ClusterUid | None) -> None:
-        """Another cluster under an old name is first contact: what was known of the old one proves nothing there."""
+        """Another cluster under an old name is first contact: what was known of the old one proves nothing there. One
+        cluster under two names would fight with itself: the second name is refused."""
+        holder = self._identities.setdefault(uid, self.name) if uid is not None else self.name
+        if holder != self.name:
+            raise Refused(f"it is the same cluster as {holder} (uid of kube-system): one of the two documents must go")
         if self.uid is not None and uid != self.uid:
             _log.warning("cluster %s is another cluster now (kube-system uid changed): first contact", self.name)
+            self._identities.pop(self.uid, None)
             assignment = self.state.assignment
             self.state = ClusterState(self.name, self.state.reconciler)
             if assignment is not None:
@@ -206,6 +215,11 @@ class ClusterWorker:
     @property
     def parents_are_known(self) -> bool:
         return self._session is not None and self._session.may_write()
+
+    @property
+    def busy(self) -> bool:
+        """Is any unit being worked on or about to be?"""
+        return self._session is not None and self._session.queue.active
 
     @property
     def standby(self) -> str:

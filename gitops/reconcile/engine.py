@@ -17,7 +17,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from gitops.cluster.claims import Claim
 from gitops.model.findings import Finding
-from gitops.model.identity import ClusterName, Commit, ReconcilerName, UnitKey
+from gitops.model.identity import ClusterName, ClusterUid, Commit, ReconcilerName, UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
@@ -70,10 +70,12 @@ class Engine:
         self._connector = connector
         self._context = context
         self._heads = Heads(source, Compiler(context.registry))
-        self._workers: dict[ClusterName, ClusterWorker] = {}
+        self.workers: dict[ClusterName, ClusterWorker] = {}
+        self._identities: dict[ClusterUid, ClusterName] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
         self._wanted.set()
+        self._busy = False
         self._recompile = False
         self._head: Head | None = None
         self._reconciler: ReconcilerName | None = None
@@ -93,9 +95,14 @@ class Engine:
         """Look at the repository at once (push signal, SIGHUP). Cheap; many requests become one look."""
         self._wanted.set()
 
+    @property
+    def looking(self) -> bool:
+        """Is a look at the repository wanted or under way?"""
+        return self._wanted.is_set() or self._busy
+
     def credentials_changed(self) -> None:
         """Kubeconfigs changed on disk: end the back-offs."""
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             worker.retry()
 
     def health(self) -> Health:
@@ -103,7 +110,7 @@ class Engine:
             head=None if self._head is None else self._head.commit,
             source_problem=self._source_problem,
             status_problem=self._writer.problem,
-            clusters={name: _contact_words(w) for name, w in sorted(self._workers.items())},
+            clusters={name: _contact_words(w) for name, w in sorted(self.workers.items())},
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -130,7 +137,7 @@ class Engine:
         """One head, until every unit has had its attempt and nothing is left to do or only waiting would help."""
         try:
             await self._look()
-            for worker in self._workers.values():
+            for worker in self.workers.values():
                 await worker.attempted()
             await self._writer.flush()
             return self._report()
@@ -157,7 +164,9 @@ class Engine:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            self._busy = True
             await self._look()
+            self._busy = False
 
     async def _look(self) -> None:
         """One look at the repository; a new head, or parents that were read meanwhile, are compiled and assigned."""
@@ -219,7 +228,7 @@ class Engine:
         elif name != self._reconciler:
             _log.error("the reconciler was renamed from %s to %s: refused, it owns objects", self._reconciler, name)
             return False
-        fresh = [n for n in head.compilation.clusters if ClusterName(n) not in self._workers]
+        fresh = [n for n in head.compilation.clusters if ClusterName(n) not in self.workers]
         for cluster in fresh:
             worker = ClusterWorker(
                 head.compilation.clusters[cluster],
@@ -229,14 +238,15 @@ class Engine:
                 context=self._context,
                 parents_known=self._parents_known,
                 touched=self._touched,
+                identities=self._identities,
             )
-            self._workers[worker.name] = worker
+            self.workers[worker.name] = worker
             worker.start()
         return bool(fresh)
 
     async def _first_contact(self) -> None:
         """Give every cluster a moment to tell its parents; one that does not answer keeps nobody waiting longer."""
-        waiting = [asyncio.create_task(w.settled.wait()) for w in self._workers.values() if not w.settled.is_set()]
+        waiting = [asyncio.create_task(w.settled.wait()) for w in self.workers.values() if not w.settled.is_set()]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._context.options.first_contact)
             for task in late:
@@ -244,7 +254,7 @@ class Engine:
             await asyncio.gather(*late, return_exceptions=True)
 
     def _parents(self) -> dict[UnitKey, ParentRecord]:
-        return {key: record for worker in self._workers.values() for key, record in worker.state.parents.items()}
+        return {key: record for worker in self.workers.values() for key, record in worker.state.parents.items()}
 
     def _parents_known(self) -> None:
         """A cluster's parents were read after its units had been placed: they may pin instances elsewhere."""
@@ -265,7 +275,7 @@ class Engine:
             self._recompile = True
 
     async def _assign(self, head: Head) -> None:
-        for name, worker in list(self._workers.items()):
+        for name, worker in list(self.workers.items()):
             document = head.compilation.clusters.get(name)
             if document is None:
                 if head.compilation.complete:
@@ -276,7 +286,7 @@ class Engine:
 
     def _let_go(self, name: ClusterName, worker: ClusterWorker) -> None:
         """The Cluster document left Git: its objects stay, unmarked."""
-        del self._workers[name]
+        del self.workers[name]
         self._touched(name, None)
         task = asyncio.create_task(worker.release(grace=self._context.options.shutdown), name=f"release {name}")
         self._leaving.add(task)
@@ -321,20 +331,20 @@ class Engine:
         units, self._dirty_units = self._dirty_units, set()
         clusters, self._dirty_clusters = self._dirty_clusters, set()
         findings, self._findings_changed = self._findings_changed, False
-        writing = {n: w for n, w in self._workers.items() if not w.standby}
+        writing = {n: w for n, w in self.workers.items() if not w.standby}
         self._reporter.render(
             self._head,
             writing,
             branch=self._source.branch,
-            units=[k for k in units if k.cluster in writing or k.cluster not in self._workers],
-            clusters=[n for n in clusters if n in writing or n not in self._workers],
+            units=[k for k in units if k.cluster in writing or k.cluster not in self.workers],
+            clusters=[n for n in clusters if n in writing or n not in self.workers],
             findings_changed=findings,
         )
         self._count_units()
         return True
 
     def _count_units(self) -> None:
-        for name, worker in self._workers.items():
+        for name, worker in self.workers.items():
             counts: dict[str, int] = {}
             for unit in worker.state.units.values():
                 word = str(unit.status.status) if unit.status is not None else "Unknown"
@@ -346,8 +356,8 @@ class Engine:
         return OnceReport(
             commit=None if head is None else head.commit,
             findings=() if head is None else head.compilation.findings,
-            units={k: u.outcome for w in self._workers.values() for k, u in sorted(w.state.units.items())},
-            clusters={n: _contact_words(w) for n, w in sorted(self._workers.items()) if not w.contact.reachable},
+            units={k: u.outcome for w in self.workers.values() for k, u in sorted(w.state.units.items())},
+            clusters={n: _contact_words(w) for n, w in sorted(self.workers.items()) if not w.contact.reachable},
             sentence=self._source_problem or self._writer.problem,
         )
 
@@ -358,11 +368,11 @@ class Engine:
         grace = self._context.options.shutdown
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=grace / 2)
-        await asyncio.gather(*(w.drain(grace=grace / 2) for w in self._workers.values()))
+        await asyncio.gather(*(w.drain(grace=grace / 2) for w in self.workers.values()))
         with contextlib.suppress(TimeoutError, SourceError):
             async with asyncio.timeout(grace / 4):
                 await self._writer.flush()
-        await asyncio.gather(*(w.stop() for w in self._workers.values()))
+        await asyncio.gather(*(w.stop() for w in self.workers.values()))
 
 
 def _contact_words(worker: ClusterWorker) -> str:

@@ -69,6 +69,10 @@ class SerialWork(Generic[Key]):
     def busy(self, key: Key) -> bool:
         return key in self._running or key in self._queued
 
+    @property
+    def active(self) -> bool:
+        return bool(self._running or self._queued)
+
     async def idle(self) -> None:
         """Until nothing runs or is queued; timers do not count."""
         await self._idle.wait()

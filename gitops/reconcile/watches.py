@@ -22,6 +22,9 @@ from gitops.model.identity import GroupVersionKind
 
 _log = logging.getLogger(__name__)
 
+LOOKS = 5
+"""How often discovery is asked for a kind after a CRD changed: about ten seconds in all."""
+
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -130,20 +133,27 @@ class Watches:
             self._tasks[watch] = asyncio.create_task(self._run(watch), name=f"watch {watch.gvk} {watch.selector}")
 
     async def _path(self, watch: Watch) -> str:
-        """Where the kind is served; waits until it is."""
-        attempt = 0
+        """Where the kind is served; waits until it is.
+
+        A kind that is not served costs nothing until a CRD changes; discovery then lags behind the definition for a
+        moment, so it is asked a few times.
+        """
+        failures, asked = 0, LOOKS
         while True:
             found = await self._discovery.find(watch.gvk)
             if not isinstance(found, ApiError):
                 return found.path()
-            attempt += 1
             unserved = found.cls is ErrorClass.WAITING
+            failures = 0 if unserved else failures + 1
+            asked = asked + 1 if unserved else 0
             self._errors[watch] = found
             self._see(watch, Sight.UNSERVED if unserved else Sight.UNKNOWN)
             self._retry.clear()
+            pause = backoff(ErrorClass.UNREACHABLE, failures or asked, self._rng)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff(ErrorClass.UNREACHABLE, attempt, self._rng)):
+                async with asyncio.timeout(pause if not unserved or asked < LOOKS else None):
                     await self._retry.wait()
+                    asked = 0
 
     def _note(self, watch: Watch, event: Event) -> None:
         if isinstance(event, Synced):
