@@ -374,9 +374,17 @@ def _conclude(look: _Look, verdict: _Verdict, *, stale: bool) -> tuple[ObjectSta
     ready = memory.ready_generation
     if verdict.status is Status.READY and not stale:
         ready = memory.generation
-    memory = dataclasses.replace(memory, holds=tuple(look.holds), progressing_at=progressing_at, ready_generation=ready)
-    check = min(look.checks, default=None)
-    return _finish(verdict, memory, now=look.now, started=started, check=check, problems=tuple(look.problems))
+    return _finish(
+        verdict,
+        memory,
+        now=look.now,
+        started=started,
+        check=min(look.checks, default=None),
+        problems=tuple(look.problems),
+        holds=tuple(look.holds),
+        progressing_at=progressing_at,
+        ready_generation=ready,
+    )
 
 
 def _overdue(look: _Look, verdict: _Verdict, progressing_at: float) -> _Verdict:
@@ -404,12 +412,14 @@ def _finish(
     started: float | None,
     check: float | None = None,
     problems: tuple[str, ...] = (),
+    **changes: Any,
 ) -> tuple[ObjectStatus, ObjectMemory]:
+    """`changes` are fields of the memory that this look has moved."""
     if memory.status is verdict.status:
         since = memory.since
     else:
         since = now if started is None else min(now, started)
-    memory = dataclasses.replace(memory, status=verdict.status, since=since)
+    memory = dataclasses.replace(memory, status=verdict.status, since=since, **changes)
     status = ObjectStatus(
         status=verdict.status,
         reason=verdict.reason,

@@ -19,6 +19,8 @@ def one_line(text: object, limit: int = LIMIT) -> str:
     """`text` on one line of at most `limit` characters; credentials in URLs, tokens and PEM blocks become `***`."""
     if not isinstance(text, str) or not text:
         return ""
+    if len(text) <= 60 and text.isalpha():
+        return text  # a plain reason: nothing to clean
     line = _SPACE.sub(" ", text[: limit * 8]).strip()
     line = _TOKENS.sub("***", _CREDENTIALS.sub("***@", line))
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
