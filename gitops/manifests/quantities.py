@@ -128,7 +128,18 @@ def _print_decimal(value: Fraction, *, exponent_form: bool) -> str:
 # would be refused by the server.
 _LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead", "podFixed"})
 _LIMIT_RANGE = frozenset({"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"})
-_SINGLE = frozenset({"sizeLimit"})
+_SINGLE: dict[str, frozenset[str]] = {
+    "sizeLimit": frozenset({"emptyDir"}),
+    "divisor": frozenset({"resourceFieldRef"}),
+    "size": frozenset({"sharedMemory"}),
+    "sharedMemorySize": frozenset({"spec"}),
+    "sharedMemorySizeLimit": frozenset({"storage", "trainingConfig"}),
+    "averageValue": frozenset({"target"}),
+    "value": frozenset({"target"}),
+    "tolerance": frozenset({"scaleUp", "scaleDown"}),
+}
+"""Single quantities: key → the keys it stands under. All int-or-string quantities in the Dynamo and NIM CRDs."""
+_METRIC_TARGETS = frozenset({"Utilization", "Value", "AverageValue"})
 _RESOURCE = re.compile(
     r"(?:(?:requests|limits)\.)?(?:cpu|memory|storage|ephemeral-storage|pods|hugepages-[0-9]+[KMG]i)\Z"
     r"|[a-z0-9.-]+/[A-Za-z0-9._/-]+\Z"  # extended resources, count/<kind>, <class>.storageclass…
@@ -166,7 +177,9 @@ def _walk(value: Any, *, parent: str, lists: frozenset[str]) -> Any:
                 after = _walk(child, parent=key, lists=lists)
         elif kind is list:
             after = _walk(child, parent=key, lists=lists)
-        elif key in _SINGLE:
+        elif key in _SINGLE and parent in _SINGLE[key]:
+            if parent == "target" and value.get("type") not in _METRIC_TARGETS:
+                continue
             after = _rewrite(child)
         else:
             continue

@@ -88,7 +88,10 @@ def read_patch(document: RawDocument) -> PatchFile:
             del patch["metadata"]
     source = PatchSource(patch, provenance)
     if len(texts) < 4 or not all(texts[:3]):
-        message = f"document {document.index} does not name its target"
+        names_shown = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
+        wrong = [n for n, value in zip(names_shown, names, strict=True) if not isinstance(value, str) or not value]
+        wrong = [n for n in wrong if n != "metadata.namespace" or names[3] != ""]
+        message = f"document {document.index} does not name its target: {', '.join(wrong)} missing or not text"
         return PatchFile(None, source, (finding(codes.NOT_A_PATCH, message, provenance.origin_of(())),))
     target = Target(*texts)
     return PatchFile(target, source, check_patch(source, target))

@@ -31,7 +31,14 @@ DOCUMENTS = [
     'é: ü\n"k\\tk": 1\n? simple\n: 1\n',
     "a: [1, 2.50, 0x10, yes, null, text, '']\n",
     "a: b # comment\nc: 'd'# not\n".replace("'d'# not", "d#not"),
-    "- x: 1\n".replace("- x", "list:\n- x"),
+    "list:\n- x: 1\n- - 2\n  - 3\n-\n  - 4\n",
+    'a: "x\x85y"\nb: "\u2028"\nc: |\n  x\u2029  z\nd: "\\N\\L\\_"\n',
+    'a: "p\r\n  q"\r\nb: |\r\n  r\r\n',
+    "a: !!str\nb: !!str ~\n!!str c: !!str true\n",
+    "a: |\n  ---\nb: 'x\n\n\n  z'\n",
+    '&k a: 1\nb: *k\n"c" : 1\n',
+    "a: :x\nb: x:z\nc: x,z\nd: http://x/z?q=[1]\n",
+    "a: <<\nb: [<<, c]\n",
 ]
 
 

@@ -136,6 +136,25 @@ def test_what_is_no_resource_list_is_left_alone(body):
     assert canonical_resources(body) is body
 
 
+def test_single_quantities_of_nvidia_kinds():
+    body = {
+        "spec": {
+            "storage": {"sharedMemorySizeLimit": 1073741824, "pvc": {"size": "1024Mi"}},
+            "sharedMemory": {"size": "2048Mi"},
+            "scale": {"hpa": {"metrics": [{"pods": {"target": {"type": "AverageValue", "averageValue": 0.5}}}]}},
+            "env": [{"valueFrom": {"resourceFieldRef": {"divisor": 1}}}],
+            "routes": [{"target": {"value": 1}}],
+        }
+    }
+    assert canonical_resources(body)["spec"] == {
+        "storage": {"sharedMemorySizeLimit": "1073741824", "pvc": {"size": "1024Mi"}},
+        "sharedMemory": {"size": "2Gi"},
+        "scale": {"hpa": {"metrics": [{"pods": {"target": {"type": "AverageValue", "averageValue": "500m"}}}]}},
+        "env": [{"valueFrom": {"resourceFieldRef": {"divisor": "1"}}}],
+        "routes": [{"target": {"value": 1}}],
+    }
+
+
 def test_kinds_with_quantities_of_their_own():
     quota = {
         "kind": "ResourceQuota",

@@ -192,10 +192,10 @@ def bomb(levels: int, width: int) -> str:
 
 
 def test_y12_expansion_bomb_is_refused_fast():
-    started = time.perf_counter()
+    started = time.process_time()
     assert codes.TOO_MANY_NODES in refused(bomb(8, 9))
     assert codes.TOO_MANY_NODES in refused("a: &a " + "{x: " * 20 + "1" + "}" * 20 + "\n" + bomb(30, 9))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_y12_normal_use_of_anchors_passes():

@@ -34,10 +34,10 @@ def test_deep_nesting_ends_before_the_recursion_limit(opening, levels):
         text = "".join(" " * n + "a:\n" for n in range(min(levels, 1_000)))
     else:
         text = opening * levels
-    started = time.perf_counter()
+    started = time.process_time()
     found = codes_of(text.encode())
     assert set(found) & {codes.TOO_DEEP, codes.SYNTAX, codes.COMPLEX_KEY}
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_depth_within_the_limit_is_read():
@@ -96,9 +96,9 @@ def test_the_number_of_findings_is_bounded():
     ],
 )
 def test_hostile_files_end_soon(text):
-    started = time.perf_counter()
+    started = time.process_time()
     read_documents(text.encode(), file="a.yaml")
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 _WORDS = ["a: ", "- ", "  ", "[", "]", "{", "}", ",", "&x ", "*x", "<<: ", "!!str ", "!t ", "? ", "'", '"', "%", "\t"]
@@ -107,7 +107,7 @@ _PIECES = st.sampled_from([*_WORDS, "1", "08", ".inf", "y", "null", "|", *(f"{li
 
 
 @given(st.lists(_PIECES, max_size=40).map("".join))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @example("*x: 1")
 @example("{[a]: 1, ? {b: 1} : 2}")
 @example("&x a: 1\n*x : 2\n")
@@ -119,6 +119,6 @@ def test_no_text_raises(text):
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_bytes_raise(data):
     read_documents(data, file="a.yaml")
