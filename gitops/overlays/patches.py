@@ -79,21 +79,21 @@ def read_patch(document: RawDocument) -> PatchFile:
     body = document.body if isinstance(document.body, dict) else {}
     metadata = body.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    names = (body.get("apiVersion"), body.get("kind"), metadata.get("name"), metadata.get("namespace", ""))
-    texts = tuple(n for n in names if isinstance(n, str))
     patch = {k: v for k, v in body.items() if k not in ("apiVersion", "kind")}
     if isinstance(patch.get("metadata"), dict):
         patch["metadata"] = {k: v for k, v in metadata.items() if k not in ("name", "namespace")}
         if not patch["metadata"]:
             del patch["metadata"]
     source = PatchSource(patch, provenance)
-    if len(texts) < 4 or not all(texts[:3]):
-        names_shown = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
-        wrong = [n for n, value in zip(names_shown, names, strict=True) if not isinstance(value, str) or not value]
-        wrong = [n for n in wrong if n != "metadata.namespace" or names[3] != ""]
+    names = {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata.name": metadata.get("name")}
+    wrong = [field for field, name in names.items() if not isinstance(name, str) or not name]
+    namespace = metadata.get("namespace", "")
+    if not isinstance(namespace, str):
+        wrong.append("metadata.namespace")
+    if wrong:
         message = f"document {document.index} does not name its target: {', '.join(wrong)} missing or not text"
         return PatchFile(None, source, (finding(codes.NOT_A_PATCH, message, provenance.origin_of(())),))
-    target = Target(*texts)
+    target = Target(str(body["apiVersion"]), str(body["kind"]), str(metadata["name"]), str(namespace))
     return PatchFile(target, source, check_patch(source, target))
 
 
