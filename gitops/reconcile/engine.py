@@ -32,6 +32,9 @@ from gitops.source.sources import Source
 
 _log = logging.getLogger(__name__)
 
+UPKEEP = 3600.0
+"""Seconds between looks at the mirror's size."""
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -158,7 +161,16 @@ class Engine:
             max_instances=1,
             misfire_grace_time=None,
         )
+        scheduler.add_job(self._upkeep, "interval", seconds=UPKEEP, jitter=UPKEEP / 10, coalesce=True, max_instances=1)
         return scheduler
+
+    async def _upkeep(self) -> None:
+        """Keep the mirror small, and in it what parents name as last good."""
+        try:
+            await self._source.keep({record.commit for record in self._parents().values() if record.commit})
+            await self._source.maintain()
+        except SourceError as error:
+            _log.warning("upkeep of the mirror: %s", error)
 
     async def _follow(self) -> None:
         while True:

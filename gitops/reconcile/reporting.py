@@ -34,12 +34,18 @@ from gitops.report.status_files import (
     render_unit,
     render_workload,
 )
+from gitops.source.errors import SourceErrorClass
 from gitops.source.sources import Source
 from gitops.source.statuses import PushKind, StatusStore
 
 _log = logging.getLogger(__name__)
 
 DRIFT_FOLDER = "drift"
+FOLDERS = ("status", DRIFT_FOLDER)
+"""What we write on the status branch; other folders there are others'."""
+
+LONGEST_PAUSE = 300.0
+"""Seconds between pushes that the server keeps refusing: the same push will be refused until people act."""
 
 
 class Reporter:
@@ -112,6 +118,11 @@ class Reporter:
                 self.files[path] = content
             if path in self.pending and self.pending[path] == content:
                 del self.pending[path]
+
+    def rewrite(self, *, keep: Mapping[str, bytes | None]) -> None:
+        """The branch was lost: everything but `keep` is to be written again."""
+        for path in [p for p in self.files if p not in keep]:
+            self.pending.setdefault(path, self.files.pop(path))
 
     # -- single files ------------------------------------------------------------------------------------------------
 
@@ -287,6 +298,7 @@ class StatusWriter:
         self._source = source
         self._dirty = asyncio.Event()
         self._store: StatusStore | None = None
+        self._refusals = 0
         self.problem = ""
         """Why the last push did not succeed; "" when it did."""
 
@@ -305,7 +317,8 @@ class StatusWriter:
             await self._dirty.wait()
             await asyncio.sleep(options.status_debounce)
             written = await self.flush()
-            await asyncio.sleep(max(0.0, options.status_interval - options.status_debounce) if written else 0.0)
+            pause = max(0.0, options.status_interval - options.status_debounce) if written else 0.0
+            await asyncio.sleep(min(LONGEST_PAUSE, pause * 2**self._refusals))
 
     async def flush(self) -> bool:
         """Render and push now; True when something was pushed or could not be."""
@@ -330,12 +343,15 @@ class StatusWriter:
         if outcome.sentence != self.problem:
             _log.error("status was not pushed: %s", outcome.sentence)
         self.problem = outcome.sentence
+        refused = outcome.kind is PushKind.REFUSED or outcome.error_class is SourceErrorClass.AUTH
+        self._refusals = self._refusals + 1 if refused else 0
         self._dirty.set()
         return True
 
 
 def _read_all(store: StatusStore) -> dict[str, bytes]:
-    return {path: content for path in store.files() if (content := store.read(path)) is not None}
+    paths = [path for folder in FOLDERS for path in store.files(folder)]
+    return {path: content for path in paths if (content := store.read(path)) is not None}
 
 
 def _message(changes: Mapping[str, bytes | None]) -> str:

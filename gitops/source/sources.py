@@ -6,6 +6,8 @@ thread; the callers await.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
@@ -18,7 +20,10 @@ from gitops.source.mirror import Mirror
 from gitops.source.status_branch import Author, StatusBranch
 from gitops.source.status_folder import StatusFolder
 from gitops.source.statuses import StatusStore
-from gitops.source.worker import SourceWorker
+from gitops.source.worker import SourceWorker, WorkerClosed
+
+CLOSE_TIMEOUT = 2.0
+"""Seconds to wait at the end for a call that is under way."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,6 +52,14 @@ class Source(Protocol):
 
     async def statuses(self, reconciler: ReconcilerName, branch: str) -> StatusStore:
         """Where status files go; its methods are called through `call`. Raises RemoteRefused for a bad branch."""
+        ...
+
+    async def keep(self, commits: Iterable[Commit]) -> None:
+        """These commits must stay readable: parents name them as last good, whatever happens to the branch."""
+        ...
+
+    async def maintain(self) -> None:
+        """Upkeep of the local copy; cheap when there is nothing to do. Raises SourceError."""
         ...
 
     async def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,14 +103,22 @@ class GitSource:
         await self.call(mirror.watch_status, branch)
         return StatusBranch(mirror, reconciler=reconciler, author=self._author)
 
+    async def keep(self, commits: Iterable[Commit]) -> None:
+        await self.call(self._mirrored().keep, list(commits))
+
+    async def maintain(self) -> None:
+        await self.call(self._mirrored().maintenance)
+
     async def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._worker.call(function, *args, **kwargs)
 
     async def close(self) -> None:
         if self._mirror is not None:
             self._mirror.interrupt()
-            await self._worker.call(self._mirror.close)
-        await self._worker.close()
+            with contextlib.suppress(TimeoutError, WorkerClosed):
+                async with asyncio.timeout(CLOSE_TIMEOUT):  # a hung transfer must not hold up the end
+                    await self._worker.call(self._mirror.close)
+        await self._worker.close(timeout=1.0)
 
     def _mirrored(self) -> Mirror:
         if self._mirror is None:
@@ -117,7 +138,7 @@ class FolderSource:
         self.branch = "folder"
 
     async def look(self) -> tuple[Commit | None, str]:
-        tree = await self.call(lambda: FolderTree(self._path, previous=self._tree))
+        tree = await self.call(FolderTree, self._path, previous=self._tree)
         commit = await self.call(lambda: tree.commit)
         self._tree = tree
         return commit, f"{self.display} is at {commit[:19]}"
@@ -131,6 +152,12 @@ class FolderSource:
 
     async def statuses(self, reconciler: ReconcilerName, branch: str) -> StatusStore:
         return StatusFolder(self._status_folder)
+
+    async def keep(self, commits: Iterable[Commit]) -> None:
+        """A folder has no history to keep."""
+
+    async def maintain(self) -> None:
+        """A folder needs none."""
 
     async def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._worker.call(function, *args, **kwargs)
