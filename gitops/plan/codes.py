@@ -16,9 +16,9 @@ NO_REPOSITORY = define(
     "Put a document of kind Repository at the root of the repository. Until then nothing is applied or pruned.",
 )
 UNKNOWN_FIELD = define(
-    "GO2002", E, "Unknown field", "Check the spelling and the indentation; `gitops schema` prints every field."
+    "GO2002", E, "Unknown field", "Check the spelling and the indentation; docs/documents.md lists every field."
 )
-MISSING_FIELD = define("GO2003", E, "Missing field", "Add the field; `gitops schema` describes it.")
+MISSING_FIELD = define("GO2003", E, "Missing field", "Add the field; docs/documents.md lists every field.")
 WRONG_VALUE = define(
     "GO2004",
     E,
