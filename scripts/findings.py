@@ -44,8 +44,8 @@ def findings_page() -> str:
         "<!-- Made by scripts/findings.py from the catalogue of codes; edit the `codes` modules. -->",
         "",
         "What the reconciler says about a repository. Codes are stable; the command line, the daemon, previews and",
-        "SARIF use the same. An **error** holds its workload at the last good commit, a **warning** and an **info** hold",
-        "nothing.",
+        "SARIF use the same. An **error** holds its workload at the last good commit, a **warning** and an **info**",
+        "hold nothing.",
         "",
     ]
     for prefix, title in GROUPS.items():
