@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from gitops.model.identity import GroupKind, ObjectRef, UnitKey
+from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.units import DesiredObject
-from gitops.readiness.aggregating import DEFAULT_ROLES, DeclaredStatus, unit_status
+from gitops.readiness.aggregating import DeclaredStatus, roles_of, unit_status
 from gitops.readiness.mapping import Mappings
 from gitops.readiness.owners import OwnerIndex
-from gitops.readiness.statuses import Role
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
 from gitops.reconcile.state import ClusterState, UnitState
@@ -27,7 +24,11 @@ def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Con
         for desired in unit.objects
     ]
     unit_state.status, unit_state.memory = unit_status(
-        declared, owners=owners, now=now, roles=_roles(unit.operator_types, context), memory=unit_state.memory
+        declared,
+        owners=owners,
+        now=now,
+        roles=roles_of(context.registry.children_of(unit.operator_types)),
+        memory=unit_state.memory,
     )
     changes = [
         change
@@ -72,8 +73,3 @@ def _was_applied(state: ClusterState, key: UnitKey, ref: ObjectRef) -> bool:
     """Whether the parent knows the object's uid: it existed once, so its absence is a loss and not a wait."""
     record = state.parents.get(key)
     return record is not None and bool(record.member_uids().get(ref))
-
-
-def _roles(operator_types: tuple[str, ...], context: Context) -> Mapping[GroupKind, Role]:
-    children = context.registry.children_of(operator_types)
-    return {**DEFAULT_ROLES, **{GroupKind(c.group, c.kind): Role(c.role) for c in children}}

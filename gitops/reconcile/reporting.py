@@ -243,6 +243,12 @@ def _plain(document: object) -> object:
     return msgspec.to_builtins(document)
 
 
+def _outcome_words(state: UnitState) -> str:
+    if state.outcome.state is SyncState.SYNCED:
+        return state.note
+    return f"{state.outcome.state}: {state.outcome.sentence}"
+
+
 def _pending_status(state: UnitState, now: float) -> UnitStatus:
     """For a unit that was not judged yet: nothing is known of it."""
     return UnitStatus(

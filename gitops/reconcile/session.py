@@ -71,6 +71,7 @@ class Session:
         lease = ClusterLease(self._applier, reconciler=state.reconciler, manager=state.manager)
         self._keeper = LeaseKeeper(lease, identity=context.options.identity)
         self._ready = False  # parents are loaded under the present Lease
+        state.forget_live()
         self.sightings = Sightings(state, context, look=self._look, touched=told.touched)
         self._watches = Watches(
             connection,
@@ -247,6 +248,9 @@ class Session:
 
     def _on_sight(self, watch: Watch, sight: Sight) -> None:
         self._seen.set()
+        if sight is Sight.UNKNOWN:  # the watch broke: what left meanwhile will not be told
+            for record in self._state.objects.values():
+                record.suspect = record.suspect or (record.gvk == watch.gvk and bool(record.uid))
         if watch.selector != self._selector or sight is Sight.UNKNOWN or self._state.assignment is None:
             return
         for key, unit in self._state.assignment.units.items():

@@ -65,6 +65,7 @@ class UnitState:
     drifts: list[DriftRecord] = field(default_factory=list)
     status: UnitStatus | None = None
     memory: UnitMemory = field(default_factory=UnitMemory)
+    note: str = ""  # something to tell although all is as declared
     fused: str = ""  # the sentence of a blown fuse; deletions wait for consent
 
 
@@ -104,11 +105,18 @@ class ClusterState:
         before = {} if self.assignment is None else self.assignment.units
         self.assignment = assignment
         self._declared = {o.ref: (u.key, o) for u in assignment.units.values() for o in u.objects}
+        for ref in [r for r in self.objects if r not in self._declared]:
+            self.by_uid.pop(self.objects.pop(ref).uid, None)
         changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
         gone = [k for k in self.parents if k not in assignment.units]
         for key in (*assignment.units, *self.parents):
             self.units.setdefault(key, UnitState(key))
         return changed + gone
+
+    def forget_live(self) -> None:
+        """Nothing is known of what lives there any more: a new session lists everything anew."""
+        self.objects.clear()
+        self.by_uid.clear()
 
     def unit(self, key: UnitKey) -> Unit | None:
         return None if self.assignment is None else self.assignment.units.get(key)

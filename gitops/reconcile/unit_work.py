@@ -283,7 +283,8 @@ class UnitWork:
             version=unit.version,
         )
         if done and pruned.complete and plan.record.content_key != unit.content_key:
-            settled = replace(settled, content_key=unit.content_key, commit=unit.commit)
+            unit_state.note = _changed_in_place(plan.record, unit)
+            settled = replace(settled, content_key=unit.content_key, commit=unit.commit, base_digest=unit.base_digest)
         if settled != plan.record and unit.mode is not Mode.PAUSED and self._may_write():
             stored = await self._parents.write(settled)
             if isinstance(stored, ApiError):
@@ -311,7 +312,7 @@ class UnitWork:
             return UnitOutcome(SyncState.PAUSED, what, (), retry, **counts)  # type: ignore[arg-type]
         if not pruned.complete:
             return UnitOutcome(SyncState.REMOVING, pruned.sentence, (), pruned.retry_after, **counts)  # type: ignore[arg-type]
-        return UnitOutcome(SyncState.SYNCED, "as declared", (), retry, **counts)  # type: ignore[arg-type]
+        return UnitOutcome(SyncState.SYNCED, unit_state.note or "as declared", (), retry, **counts)  # type: ignore[arg-type]
 
     # -- a unit that left Git ----------------------------------------------------------------------------------------
 
@@ -360,6 +361,13 @@ class UnitWork:
 
     def _retry(self, attempt: int, errors: Iterable[ApiError]) -> float | None:
         return min((error.wait(attempt, self._context.rng) for error in errors), default=None)
+
+
+def _changed_in_place(record: ParentRecord, unit: Unit) -> str:
+    """A version is immutable: its base must not change under the same name."""
+    if record.version and record.version == unit.version and record.base_digest not in ("", unit.base_digest):
+        return f"the base of version {unit.version} was changed in place; raise the version with every change of it"
+    return ""
 
 
 def _sentence(problems: Iterable[ObjectProblem], state: SyncState) -> str:
