@@ -74,7 +74,8 @@ def plan_unit(
     """What is to be done for a unit that is declared."""
     have = record or ParentRecord(unit.key)
     known = have.content_key == unit.content_key
-    applies, suppressed = [], []
+    applies: list[Apply] = []
+    suppressed: list[Apply] = []
     for desired in unit.objects:
         step = _step(desired, observed.get(desired.ref), known=known)
         if step is not None:
