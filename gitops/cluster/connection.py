@@ -122,6 +122,7 @@ class _Session:
         )
         self.users = 0
         self.retired = False
+        self.streams: set[aiohttp.ClientResponse] = set()
 
     @contextlib.asynccontextmanager
     async def used(self) -> AsyncIterator[aiohttp.ClientSession]:
@@ -134,10 +135,21 @@ class _Session:
                 await self.http.close()
 
     async def retire(self) -> None:
-        """Close it, with its streams, as soon as no request needs it."""
+        """Close its streams now and the rest as soon as no request needs it."""
         self.retired = True
+        self._close_streams()
         if not self.users:
             await self.http.close()
+
+    async def close(self) -> None:
+        self._close_streams()
+        await self.http.close()
+
+    def _close_streams(self) -> None:
+        # One by one: closing the session alone would leave their readers waiting for ever, timeouts included
+        # (aiohttp 3.14, ResponseHandler.close drops payload and timer without telling the reader).
+        for answer in list(self.streams):
+            answer.close()
 
 
 class Connection:
@@ -173,7 +185,7 @@ class Connection:
     async def close(self) -> None:
         """Close every socket; later calls raise RequestFailed. May be called twice."""
         self._closed = True
-        await self._session.http.close()
+        await self._session.close()
 
     async def reload(self) -> None:
         """Read the kubeconfig again. Only when address or TLS changed is the session replaced: requests under way end
@@ -286,19 +298,21 @@ class Connection:
         is not 200. Streams take no slot and wait for the cluster's pause like requests.
         """
         limit = silence_limit if silence_limit is not None else self.settings.silence_limit
-        answer = await self._open_stream(path, query, accept, limit, verb)
+        session, answer = await self._open_stream(path, query, accept, limit, verb)
+        session.streams.add(answer)
         self.stats.streams += 1
         lines = self._lines(answer)
         try:
             yield lines
         finally:
             self.stats.streams -= 1
+            session.streams.discard(answer)
             await lines.aclose()
             answer.close()
 
     async def _open_stream(
         self, path: str, query: Mapping[str, str] | None, accept: str, silence_limit: float, verb: str
-    ) -> aiohttp.ClientResponse:
+    ) -> tuple[_Session, aiohttp.ClientResponse]:
         renewed = False
         while True:
             await self._unpaused()
@@ -318,10 +332,15 @@ class Connection:
                     server_hostname=self._access.endpoint.server_name or None,
                 )
                 self.stats.answers[answer.status] += 1
-                if answer.status == 200:
-                    return answer
-                async with answer:
-                    body = await answer.content.read(1 << 20)
+                body = b""
+                if answer.status != 200:
+                    async with answer:
+                        body = await answer.content.read(1 << 20)
+            if answer.status == 200:
+                if session.retired:  # replaced while this was opened
+                    answer.close()
+                    continue
+                return session, answer
             error = classify(answer.status, answer.headers, body)
             if error.cls is ErrorClass.UNAUTHORIZED and not renewed:
                 renewed = True

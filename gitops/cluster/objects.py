@@ -198,14 +198,16 @@ class Objects:
         since the uid alone does not notice a label that moved since (facts: ssa-live 40)."""
         if not (uid and resource_version):
             raise ValueError("a delete needs the uid and the resourceVersion that were read")
-        options = {
+        options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": propagation,
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
         }
-        query = {"dryRun": "All"} if dry_run else None
-        answer = await self._call("DELETE", gvk, ref, query=query, body=msgspec.json.encode(options))
+        if dry_run:
+            # In the body: beside a body the API server ignores `?dryRun=All` of a DELETE, and deletes.
+            options["dryRun"] = ["All"]
+        answer = await self._call("DELETE", gvk, ref, body=msgspec.json.encode(options))
         if isinstance(answer, ApiError):
             if answer.cls is ErrorClass.GONE:
                 return DeleteOutcome(ref, DeleteResult.ABSENT)

@@ -1,0 +1,459 @@
+"""The connection against a scripted server over real sockets, where a real API server cannot be made to misbehave."""
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import trustme
+import yaml
+from aiohttp import web
+from controlplane_kit.client import ApiServer, write_kubeconfig
+
+from gitops.cluster.connection import Connection, ConnectionSettings, Response
+from gitops.cluster.errors import ErrorClass, RequestFailed
+from gitops.model.identity import ClusterName
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Connect = Callable[..., Awaitable[Connection]]
+
+
+def status(code: int, message: str = "x", **fields: Any) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "message": message, "code": code, **fields}
+    return web.json_response(body, status=code)
+
+
+async def fine(request: web.Request) -> web.Response:
+    return web.json_response({"kind": "Thing"})
+
+
+class Scripted:
+    """An HTTP server whose handler a test replaces; `seen` are the requests so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.handler: Handler = fine
+        self.seen: list[web.Request] = []
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request)
+        return await self.handler(request)
+
+    def kubeconfig(self, user: dict[str, Any] | None = None, *, server: str = "", name: str = "kubeconfig") -> Path:
+        path = self.folder / name
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server or self.url}}],
+            "users": [{"name": "u", "user": user or {}}],
+        }
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+
+async def serve(script: Scripted) -> web.AppRunner:
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", script.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    script.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    return runner
+
+
+@pytest_asyncio.fixture
+async def scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
+    script = Scripted(tmp_path)
+    runner = await serve(script)
+    yield script
+    await runner.cleanup()
+
+
+@pytest_asyncio.fixture
+async def other_scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
+    script = Scripted(tmp_path)
+    runner = await serve(script)
+    yield script
+    await runner.cleanup()
+
+
+async def test_a_request_and_its_answer(scripted: Scripted, connect: Connect) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response(
+            {"path": request.path_qs, "type": request.headers["Content-Type"], "body": (await request.text())},
+            status=201,
+            headers=[("Warning", '299 - "spec.x is \\"old\\""'), ("Warning", '299 - "second"')],
+        )
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig({"token": "t0"}))
+    response = await connection.request(
+        "PATCH", "/apis/x/v1/things/a", query={"labelSelector": "a=b,c"}, body=b"{}", content_type="a/b", verb="apply"
+    )
+    assert (response.status, response.ok) == (201, True)
+    assert response.json() == {"path": "/apis/x/v1/things/a?labelSelector=a%3Db%2Cc", "type": "a/b", "body": "{}"}
+    assert response.warnings == ('spec.x is "old"', "second")
+    assert scripted.seen[0].headers["Authorization"] == "Bearer t0"
+    assert connection.stats.requests == {"apply": 1}
+    assert connection.stats.answers == {201: 1}
+    assert connection.stats.in_flight == 0
+
+
+async def test_an_error_status_is_an_answer_not_an_exception(scripted: Scripted, connect: Connect) -> None:
+    scripted.handler = lambda request: asyncio.sleep(0, status(500, "etcd leader changed"))
+    connection = await connect(scripted.kubeconfig())
+    response = await connection.request("GET", "/x")
+    assert response.error().cls is ErrorClass.RETRY
+    assert len(scripted.seen) == 1  # retrying is the caller's business
+
+
+async def test_an_answer_that_is_no_json(scripted: Scripted, connect: Connect) -> None:
+    with pytest.raises(RequestFailed) as failed:
+        Response(200, {}, b"<html>").json()
+    assert failed.value.error.cls is ErrorClass.UNREACHABLE
+
+
+async def test_a03_a_rotated_token_costs_one_failed_request(scripted: Scripted, connect: Connect) -> None:
+    valid = "one"
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({}) if request.headers["Authorization"] == f"Bearer {valid}" else status(401)
+
+    scripted.handler = answer
+    token = scripted.folder / "token"
+    token.write_text("one")
+    connection = await connect(scripted.kubeconfig({"tokenFile": "token"}))
+    assert (await connection.request("GET", "/x")).ok
+
+    valid = "two"
+    token.write_text("two")
+    responses = await asyncio.gather(*(connection.request("GET", "/x") for _ in range(8)))
+    assert all(response.ok for response in responses)
+    assert connection.stats.reloads == 1  # one renewal for all who were refused
+    assert connection.stats.answers[401] <= 8
+
+
+async def test_a03_a_token_file_is_read_again_by_age(scripted: Scripted, connect: Connect) -> None:
+    token = scripted.folder / "token"
+    token.write_text("one")
+    connection = await connect(scripted.kubeconfig({"tokenFile": "token"}), ConnectionSettings(credentials_check=0.0))
+    await connection.request("GET", "/x")
+    assert connection.stats.reloads == 0
+    token.write_text("second")
+    await connection.request("GET", "/x")
+    assert [r.headers["Authorization"] for r in scripted.seen] == ["Bearer one", "Bearer second"]
+    assert 401 not in connection.stats.answers
+
+
+async def test_a03_refused_credentials_are_an_answer_after_one_renewal(scripted: Scripted, connect: Connect) -> None:
+    scripted.handler = lambda request: asyncio.sleep(0, status(401, "Unauthorized"))
+    connection = await connect(scripted.kubeconfig({"token": "bad"}))
+    response = await connection.request("GET", "/x")
+    assert response.error().cls is ErrorClass.UNAUTHORIZED
+    assert len(scripted.seen) == 2
+    with pytest.raises(RequestFailed) as failed:
+        async with connection.stream("/x"):
+            pass
+    assert failed.value.error.cls is ErrorClass.UNAUTHORIZED
+
+
+def plugin(folder: Path, token: str) -> dict[str, Any]:
+    script = folder / "plugin"
+    credential = f'{{"kind":"ExecCredential","apiVersion":"v1","status":{{"token":"{token}"}}}}'
+    script.write_text(
+        f"#!/bin/sh\necho run >> {folder}/runs\necho '{credential}'\n" if token else "#!/bin/sh\nexit 3\n"
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "v1", "command": str(script)}}
+
+
+async def test_exec_plugin_runs_again_only_when_its_token_is_refused(scripted: Scripted, connect: Connect) -> None:
+    valid = "one"
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({}) if request.headers.get("Authorization") == f"Bearer {valid}" else status(401)
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig(plugin(scripted.folder, "one")))
+    for _ in range(3):
+        assert (await connection.request("GET", "/x")).ok
+    assert (scripted.folder / "runs").read_text().count("run") == 1
+    valid = "two"
+    plugin(scripted.folder, "two")
+    assert (await connection.request("GET", "/x")).ok
+    assert (scripted.folder / "runs").read_text().count("run") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1, 2]", "{unclosed: token-abc", "kind: Config", "current-context: c\ncontexts: []\nusers: []\nclusters: []"],
+)
+async def test_an_unusable_kubeconfig_is_told_without_its_content(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(RequestFailed) as failed:
+        await Connection.open(path, name=ClusterName("x"))
+    assert failed.value.error.cls is ErrorClass.UNAUTHORIZED
+    assert "abc" not in str(failed.value)
+
+
+async def test_a_missing_kubeconfig_or_failing_plugin_is_unauthorized(scripted: Scripted) -> None:
+    for path in (scripted.folder / "nothing", scripted.kubeconfig(plugin(scripted.folder, ""))):
+        with pytest.raises(RequestFailed) as failed:
+            await Connection.open(path, name=ClusterName("x"))
+        assert failed.value.error.cls is ErrorClass.UNAUTHORIZED
+
+
+async def test_a04_retry_after_pauses_the_whole_cluster(scripted: Scripted, connect: Connect) -> None:
+    times: list[float] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) == 1:
+            throttled = status(429, "too many requests", reason="TooManyRequests")
+            throttled.headers["Retry-After"] = "5"
+            return throttled
+        return web.json_response({})
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig(), ConnectionSettings(longest_pause=0.3))
+    first = asyncio.create_task(connection.request("GET", "/one"))
+    while not connection.stats.throttled:  # noqa: ASYNC110 - a counter, not an event
+        await asyncio.sleep(0)
+    others = asyncio.gather(*(connection.request("GET", "/other") for _ in range(4)))
+    urgent = await connection.request("GET", "/lease", urgent=True)
+    assert urgent.ok
+    assert times[1] - times[0] < 0.25  # the Lease does not wait
+    assert (await first).ok
+    assert all(response.ok for response in await others)
+    assert all(moment - times[0] >= 0.29 for moment in times[2:])
+    assert len(times) == 7
+
+
+async def test_a04_throttling_without_end_is_given_back(scripted: Scripted, connect: Connect) -> None:
+    scripted.handler = lambda request: asyncio.sleep(0, status(429, "too many requests"))
+    connection = await connect(scripted.kubeconfig(), ConnectionSettings(longest_pause=0.01, throttle_retries=2))
+    response = await connection.request("GET", "/x")
+    assert response.error().cls is ErrorClass.RETRY
+    assert len(scripted.seen) == 3
+
+
+async def test_23_a_webhook_that_denies_with_429_pauses_nothing(scripted: Scripted, connect: Connect) -> None:
+    scripted.handler = lambda request: asyncio.sleep(0, status(429, 'admission webhook "w" denied the request: no'))
+    connection = await connect(scripted.kubeconfig())
+    assert (await connection.request("GET", "/x")).error().cls is ErrorClass.DENIED
+    assert (len(scripted.seen), connection.stats.throttled) == (1, 0)
+
+
+async def test_requests_in_flight_are_limited_and_streams_take_no_slot(scripted: Scripted, connect: Connect) -> None:
+    running = highest = 0
+    release = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal running, highest
+        if request.path == "/watch":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await release.wait()
+            return response
+        running += 1
+        highest = max(highest, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return web.json_response({})
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig(), ConnectionSettings(max_in_flight=3))
+    async with connection.stream("/watch"), connection.stream("/watch"), connection.stream("/watch"):
+        assert connection.stats.streams == 3
+        await asyncio.gather(*(connection.request("GET", "/x") for _ in range(12)))
+        release.set()
+    assert highest == 3
+    assert connection.stats.streams == 0
+
+
+def streaming(*chunks: bytes, end: asyncio.Event | None = None, abort: bool = False) -> Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+        if end is not None:
+            await end.wait()
+        if abort and request.transport is not None:
+            request.transport.abort()
+        return response
+
+    return answer
+
+
+async def lines_of(connection: Connection, *, into: list[bytes] | None = None, **arguments: Any) -> list[bytes]:
+    got: list[bytes] = [] if into is None else into
+    async with connection.stream("/watch", **arguments) as lines:
+        async for line in lines:
+            got.append(line)
+    return got
+
+
+async def test_a_stream_gives_lines_of_any_length(scripted: Scripted, connect: Connect) -> None:
+    big = b"x" * 3_000_000
+    scripted.handler = streaming(b"one\ntw", b"o\n\nthr", b"ee\n", big, b"\n", b"last\n")
+    connection = await connect(scripted.kubeconfig({"token": "t"}))
+    assert await lines_of(connection) == [b"one", b"two", b"three", big, b"last"]
+    assert scripted.seen[0].headers["Authorization"] == "Bearer t"
+    limited = await connect(scripted.kubeconfig(), ConnectionSettings(longest_line=1_000_000))
+    with pytest.raises(RequestFailed) as failed:
+        await lines_of(limited)
+    assert failed.value.error.reason == "LineTooLong"
+
+
+async def test_a02_a_silent_stream_is_taken_for_dead(scripted: Scripted, connect: Connect) -> None:
+    end = asyncio.Event()
+    scripted.handler = streaming(b"one\n", end=end)
+    connection = await connect(scripted.kubeconfig())
+    got: list[bytes] = []
+    with pytest.raises(RequestFailed) as failed:
+        await lines_of(connection, into=got, silence_limit=0.2)
+    end.set()
+    assert got == [b"one"]
+    assert (failed.value.error.cls, failed.value.error.reason) == (ErrorClass.UNREACHABLE, "Silent")
+
+
+@pytest.mark.parametrize(("chunks", "abort"), [((b"one\ntw",), True), ((b"one\ntw",), False)])
+async def test_a_broken_stream_is_unreachable(
+    scripted: Scripted, connect: Connect, chunks: tuple[bytes, ...], abort: bool
+) -> None:
+    scripted.handler = streaming(*chunks, abort=abort)
+    connection = await connect(scripted.kubeconfig())
+    with pytest.raises(RequestFailed) as failed:
+        await lines_of(connection)
+    assert failed.value.error.cls is ErrorClass.UNREACHABLE
+
+
+async def test_a01_a_stream_that_is_refused_says_why(scripted: Scripted, connect: Connect) -> None:
+    scripted.handler = lambda request: asyncio.sleep(0, status(410, "too old", reason="Expired"))
+    connection = await connect(scripted.kubeconfig())
+    with pytest.raises(RequestFailed) as failed:
+        await lines_of(connection)
+    assert failed.value.error.cls is ErrorClass.EXPIRED
+
+
+async def test_leaving_a_stream_early_closes_it(scripted: Scripted, connect: Connect) -> None:
+    gone = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"line\n")
+                await asyncio.sleep(0.001)
+        finally:
+            gone.set()
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig())
+    async with connection.stream("/watch") as lines:
+        assert await anext(lines) == b"line"
+    async with asyncio.timeout(5):
+        await gone.wait()
+
+
+async def test_unreachable_is_one_class(scripted: Scripted, connect: Connect) -> None:
+    hold = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/hang":
+            await hold.wait()
+        elif request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig())
+    refused = await connect(scripted.kubeconfig(server="http://127.0.0.1:1", name="refused"))
+    for reason, call in (
+        ("Timeout", connection.request("GET", "/hang", timeout=0.1)),
+        ("Broken", connection.request("PATCH", "/abort", body=b"{}")),
+        ("Broken", refused.request("GET", "/x")),
+    ):
+        with pytest.raises(RequestFailed) as failed:
+            await call
+        assert (failed.value.error.cls, failed.value.error.reason) == (ErrorClass.UNREACHABLE, reason)
+    hold.set()
+    assert connection.stats.failures == {"Timeout": 1, "Broken": 1}
+    await connection.close()
+    with pytest.raises(RequestFailed) as failed:
+        await connection.request("GET", "/x")
+    assert failed.value.error.reason == "Closed"
+
+
+async def test_a_server_with_another_certificate_is_not_trusted(
+    shared_api: ApiServer, tmp_path: Path, connect: Connect
+) -> None:
+    authority = tmp_path / "other-ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(authority))
+    path = write_kubeconfig(
+        tmp_path / "kubeconfig", url=shared_api.url, authority=authority, client=shared_api.certificates.admin
+    )
+    connection = await connect(path)
+    with pytest.raises(RequestFailed) as failed:
+        await connection.request("GET", "/version")
+    assert (failed.value.error.cls, failed.value.error.reason) == (ErrorClass.UNREACHABLE, "Tls")
+
+
+async def test_a08_a_changed_address_moves_requests_and_closes_streams(
+    scripted: Scripted, other_scripted: Scripted, connect: Connect
+) -> None:
+    end = asyncio.Event()
+    scripted.handler = streaming(b"one\n", end=end)
+    connection = await connect(scripted.kubeconfig())
+    async with connection.stream("/watch") as lines:
+        assert await anext(lines) == b"one"
+        scripted.kubeconfig(server=other_scripted.url)
+        await connection.reload()
+        with pytest.raises(RequestFailed):
+            await anext(lines)
+    end.set()
+    assert (await connection.request("GET", "/x")).ok
+    assert len(other_scripted.seen) == 1
+
+
+async def test_closing_wakes_the_readers_of_streams(scripted: Scripted, connect: Connect) -> None:
+    end = asyncio.Event()
+    scripted.handler = streaming(b"one\n", end=end)
+    connection = await connect(scripted.kubeconfig())
+    async with connection.stream("/watch") as lines:
+        assert await anext(lines) == b"one"
+        reading = asyncio.ensure_future(anext(lines))
+        await asyncio.sleep(0)
+        await connection.close()
+        with pytest.raises(RequestFailed):
+            await reading
+    end.set()
+
+
+async def test_a_half_written_kubeconfig_keeps_the_old_access(scripted: Scripted, connect: Connect) -> None:
+    path = scripted.kubeconfig({"token": "t"})
+    connection = await connect(path, ConnectionSettings(credentials_check=0.0))
+    path.write_text("{unclosed")
+    assert (await connection.request("GET", "/x")).ok
+    with pytest.raises(RequestFailed):
+        await connection.reload()
+    assert (await connection.request("GET", "/x")).ok
+
+
+async def test_proxy_variables_of_the_environment_are_not_used(
+    scripted: Scripted, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    connection = await connect(scripted.kubeconfig())
+    assert (await connection.request("GET", "/x")).ok

@@ -1,0 +1,206 @@
+"""Discovery: against a real API server, and against a scripted proxy for what a healthy one never says."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from controlplane_kit.client import ApiServer
+from controlplane_kit.faultproxy import FaultProxy
+from controlplane_kit.faults import Answer, on
+
+from gitops.cluster import discovery as module
+from gitops.cluster.connection import Connection
+from gitops.cluster.discovery import Discovery, Resource
+from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.model.identity import GroupVersionKind
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+CLUSTER_ROLE = GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole")
+Connect = Callable[..., Awaitable[Connection]]
+
+
+def crd(kind: str, group: str = "discovery.gitops.example") -> dict[str, Any]:
+    plural = kind.lower() + "s"
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+            ],
+        },
+    }
+
+
+async def test_two_requests_bring_everything(connection: Connection) -> None:
+    discovery = Discovery(connection)
+    role = await discovery.find(CLUSTER_ROLE)
+    assert isinstance(role, Resource)
+    assert (role.plural, role.namespaced) == ("clusterroles", False)
+    deployment = await discovery.find(DEPLOYMENT)
+    assert isinstance(deployment, Resource)
+    assert deployment.subresources == {"status", "scale"}
+    assert {"get", "list", "watch", "patch", "delete"} <= deployment.verbs
+    assert isinstance(await discovery.find(CONFIG_MAP), Resource)
+    assert connection.stats.requests == {"discovery": 2}
+    assert DEPLOYMENT in discovery.known()
+
+
+def test_paths() -> None:
+    configs = Resource(CONFIG_MAP, "configmaps", True, frozenset())
+    assert configs.path() == "/api/v1/configmaps"
+    assert configs.path(namespace="a", name="b") == "/api/v1/namespaces/a/configmaps/b"
+    roles = Resource(CLUSTER_ROLE, "clusterroles", False, frozenset())
+    # Names of RBAC objects are path segments, not DNS names.
+    assert roles.path(namespace="x", name="system:a b") == (
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Aa%20b"
+    )
+    assert (
+        Resource(DEPLOYMENT, "deployments", True, frozenset()).path(namespace="a", name="b", subresource="scale")
+        == "/apis/apps/v1/namespaces/a/deployments/b/scale"
+    )
+
+
+async def test_o01_o04_a_miss_looks_again_before_it_is_believed(connection: Connection, shared_api: ApiServer) -> None:
+    discovery = Discovery(connection, miss_interval=3600)
+    gvk = GroupVersionKind("discovery.gitops.example", "v1", "Late")
+    assert isinstance(await discovery.find(CONFIG_MAP), Resource)
+    missing = await discovery.find(gvk)
+    assert isinstance(missing, ApiError)
+    assert (missing.cls, missing.waits_for) == (ErrorClass.WAITING, "kind Late.discovery.gitops.example at v1")
+    calls = connection.stats.requests["discovery"]
+    assert calls == 4
+    assert isinstance(await discovery.find(gvk), ApiError)
+    assert connection.stats.requests["discovery"] == calls  # not again within the interval
+
+    shared_api.create_crd_objects([crd("Late")])
+    discovery.invalidate()
+    found = await discovery.find(gvk)
+    assert isinstance(found, Resource)
+    assert found.plural == "lates"
+
+
+async def test_unchanged_documents_are_not_sent_again(connection: Connection) -> None:
+    discovery = Discovery(connection)
+    await discovery.find(CONFIG_MAP)
+    received = connection.stats.bytes_received
+    discovery.invalidate()
+    assert isinstance(await discovery.find(CONFIG_MAP), Resource)
+    assert connection.stats.answers[304] >= 1
+    assert connection.stats.bytes_received < received * 1.9
+
+
+async def test_an_unreachable_cluster_is_no_missing_kind(
+    shared_api: ApiServer, connect: Connect, fault_proxy: Callable[[ApiServer], FaultProxy]
+) -> None:
+    proxy = fault_proxy(shared_api)
+    discovery = Discovery(await connect(proxy.kubeconfig))
+    proxy.refuse()
+    failed = await discovery.find(CONFIG_MAP)
+    assert isinstance(failed, ApiError)
+    assert failed.cls is ErrorClass.UNREACHABLE
+    proxy.restore()
+    assert isinstance(await discovery.find(CONFIG_MAP), Resource)
+    proxy.fail(Answer(503), on("GET", "/apis$"), times=None)
+    discovery.invalidate()
+    assert isinstance(await discovery.find(CONFIG_MAP), Resource)  # what is known serves on
+    unseen = await discovery.find(GroupVersionKind("x.example", "v1", "X"))
+    assert isinstance(unseen, ApiError)
+    assert unseen.cls is ErrorClass.RETRY
+
+
+async def test_o04_a_failing_group_is_unknown_not_empty(shared_api: ApiServer, connect: Connect) -> None:
+    """A real one: an APIService whose backend does not exist."""
+    group = "failing.gitops.example"
+    service = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"v1.{group}"},
+        "spec": {
+            "group": group,
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "ghost", "namespace": "default"},
+        },
+    }
+    path = "/apis/apiregistration.k8s.io/v1/apiservices"
+    shared_api.request("POST", path, service)
+    try:
+        discovery = Discovery(await connect(shared_api.kubeconfig))
+        gvk = GroupVersionKind(group, "v1", "Thing")
+
+        async def listed() -> bool:
+            discovery.invalidate()
+            found = await discovery.find(gvk)
+            assert isinstance(found, ApiError)
+            return found.cls is ErrorClass.RETRY
+
+        for _ in range(200):
+            if await listed():
+                break
+        else:
+            raise AssertionError("the failing group never showed up as stale")
+        assert isinstance(await discovery.find(DEPLOYMENT), Resource)
+    finally:
+        shared_api.request("DELETE", f"{path}/v1.{group}")
+
+
+def test_o04_stale_versions_keep_what_was_known() -> None:
+    listing = module._read_aggregated(
+        {
+            "items": [
+                {"metadata": {"name": "a.example"}, "versions": [{"version": "v1", "freshness": "Stale"}]},
+                {
+                    "metadata": {"name": "b.example"},
+                    "versions": [
+                        {
+                            "version": "v1",
+                            "resources": [
+                                {
+                                    "resource": "bs",
+                                    "responseKind": {"kind": "B"},
+                                    "scope": "Namespaced",
+                                    "verbs": ["get"],
+                                }
+                            ],
+                        }
+                    ],
+                },
+            ]
+        }
+    )
+    assert listing.stale == {("a.example", "v1")}
+    assert list(listing.resources) == [GroupVersionKind("b.example", "v1", "B")]
+
+
+async def test_a_server_without_the_aggregated_form_is_asked_by_group(
+    connection: Connection,
+) -> None:
+    discovery = Discovery(connection, miss_interval=3600)
+    discovery._aggregated = False  # as after an answer in the plain form
+    deployment = await discovery.find(DEPLOYMENT)
+    assert isinstance(deployment, Resource)
+    assert (deployment.plural, deployment.namespaced, deployment.subresources) == (
+        "deployments",
+        True,
+        {"status", "scale"},
+    )
+    assert isinstance(await discovery.find(CONFIG_MAP), Resource)
+    missing = await discovery.find(GroupVersionKind("x.example", "v1", "X"))
+    assert isinstance(missing, ApiError)
+    assert missing.cls is ErrorClass.WAITING
+    assert isinstance(await discovery.find(DEPLOYMENT), Resource)
+
+
+async def test_server_version(connection: Connection) -> None:
+    version = await Discovery(connection).server_version()
+    assert not isinstance(version, ApiError)
+    assert version.major == 1
+    assert version.minor >= 30
+    assert str(version).startswith("v1.")
