@@ -149,16 +149,15 @@ class LeaseKeeper:
     async def step(self) -> float:
         """One try to acquire or renew; returns the seconds until the next one."""
         begun = self._clock()
+        limit = self._times.renew
         if self._renewed_at is not None:
-            # An answer that comes too late must not count: a rest below the deadline is all it may take.
-            rest = self._times.renew_deadline - (begun - self._renewed_at)
-            try:
-                async with asyncio.timeout(max(rest, 0.0)):
-                    outcome = await self._try(begun)
-            except TimeoutError:
-                outcome = ApiError(ErrorClass.UNREACHABLE, reason="Timeout", message="the Lease could not be renewed")
-        else:
-            outcome = await self._try(begun)
+            # An answer that comes too late must not count.
+            limit = max(0.0, self._times.renew_deadline - (begun - self._renewed_at))
+        try:
+            async with asyncio.timeout(limit):
+                outcome: StoredLease | ApiError = await self._try(begun)
+        except TimeoutError:
+            outcome = ApiError(ErrorClass.UNREACHABLE, reason="Timeout", message="no answer about the Lease in time")
         await self._conclude(outcome, begun)
         return self._pause()
 

@@ -118,11 +118,14 @@ class ParentStore:
                 # Somebody deleted the parent. What we know of the unit is all there is of it: store it again.
                 record = replace(record, resource_version="")
                 continue
+            read = read_parent(current, cluster=self._cluster)
+            if isinstance(read, UnreadableParent):
+                return ApiError(ErrorClass.REFUSED, reason="UnreadableParent", message=f"parent {name}: {read.why}")
             if _record_text(current) == text:
                 return self._stored(record, name, text, current)  # an earlier attempt's answer was lost
             if seen is None or digest(_record_text(current)) != seen:
                 return replace(error, message=f"the parent of {record.unit} was changed by another writer")
-            record = replace(record, resource_version=current["metadata"]["resourceVersion"])
+            record = replace(record, resource_version=read.resource_version)
         return error
 
     async def delete(self, record: ParentRecord) -> ApiError | None:

@@ -1,0 +1,117 @@
+"""Claim, Lease, system namespaces and cluster identity on a real API server of the test's own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+from controlplane_kit.client import MERGE
+from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.plugin import PrivateApi
+
+from gitops.cluster.claims import Claim, ClaimRefused, claim, cluster_uid, ensure_namespaces
+from gitops.cluster.connection import Connection
+from gitops.cluster.discovery import Discovery
+from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, keeping
+from gitops.cluster.objects import Objects
+from gitops.model.identity import ClusterName, ReconcilerName
+
+CLUSTER = ClusterName("dgx-a")
+FLEET = Claim(ReconcilerName("fleet"), "https://git.example/fleet.git", "nca-1")
+CLAIM_PATH = "/api/v1/namespaces/gitops-system/configmaps/gitops-claim"
+
+
+@pytest.fixture
+def plane(private_api: PrivateApi) -> ControlPlane:
+    return private_api()
+
+
+@pytest_asyncio.fixture
+async def objects(plane: ControlPlane, connect: Callable[..., Awaitable[Connection]]) -> Objects:
+    connection = await connect(plane.kubeconfig)
+    return Objects(connection, Discovery(connection))
+
+
+async def test_claiming_a_cluster(plane: ControlPlane, objects: Objects) -> None:
+    uid = await cluster_uid(objects)
+    assert uid == plane.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+
+    # Without gitops-system there is nothing to claim in.
+    early = await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet")
+    assert isinstance(early, ApiError)
+    assert (early.cls, early.waits_for) == (ErrorClass.WAITING, "namespace gitops-system")
+
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    assert await ensure_namespaces(objects, manager="gitops-fleet", preflight_labels=labels) is None
+    preflight = plane.get("/api/v1/namespaces/gitops-preflight")["metadata"]["labels"]
+    assert preflight["pod-security.kubernetes.io/enforce"] == "restricted"
+    writes = objects.connection.stats.requests["create"]
+    assert await ensure_namespaces(objects, manager="gitops-fleet", preflight_labels=labels) is None
+    assert objects.connection.stats.requests["create"] == writes  # nothing to do, nothing written
+    plane.request(
+        "PATCH",
+        "/api/v1/namespaces/gitops-preflight",
+        {"metadata": {"labels": dict.fromkeys(labels)}},
+        content_type=MERGE,
+    )
+    assert await ensure_namespaces(objects, manager="gitops-fleet", preflight_labels=labels) is None
+    assert plane.get("/api/v1/namespaces/gitops-preflight")["metadata"]["labels"] == preflight
+
+    assert await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet") == FLEET
+    assert await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet") == FLEET
+    assert plane.get(CLAIM_PATH)["data"]["cluster"] == "dgx-a"
+
+    for other in (
+        Claim(ReconcilerName("fleet"), "https://git.example/other.git", "nca-1"),
+        Claim(ReconcilerName("fleet"), "https://git.example/fleet.git", "nca-2"),
+        Claim(ReconcilerName("other"), "https://git.example/fleet.git", "nca-1"),
+    ):
+        refused = await claim(objects, other, cluster=CLUSTER, manager="gitops-fleet")
+        assert isinstance(refused, ClaimRefused)
+        assert refused.held == FLEET
+        assert "https://git.example/fleet.git" in refused.sentence
+    plane.request("PATCH", CLAIM_PATH, {"data": {"repository": None}}, content_type=MERGE)
+    unreadable = await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet")
+    assert isinstance(unreadable, ClaimRefused)  # never "free" (I1)
+    assert unreadable.held is None
+
+
+async def test_two_claim_at_once(plane: ControlPlane, objects: Objects) -> None:
+    await ensure_namespaces(objects, manager="m")
+    other = Claim(ReconcilerName("other"), "https://git.example/other.git")
+    answers = await asyncio.gather(
+        *(claim(objects, c, cluster=CLUSTER, manager="m") for c in (FLEET, other, FLEET, other))
+    )
+    held = plane.get(CLAIM_PATH)["data"]["reconciler"]
+    for wanted, answer in zip(("fleet", "other", "fleet", "other"), answers, strict=True):
+        assert isinstance(answer, Claim if wanted == held else ClaimRefused)
+
+
+async def test_a_terminating_system_namespace_is_waited_for(plane: ControlPlane, objects: Objects) -> None:
+    await ensure_namespaces(objects, manager="m")
+    plane.request("DELETE", "/api/v1/namespaces/gitops-system")
+    error = await ensure_namespaces(objects, manager="m")
+    assert error is not None
+    assert error.cls is ErrorClass.WAITING
+
+
+async def test_the_lease_on_the_cluster(plane: ControlPlane, objects: Objects) -> None:
+    await ensure_namespaces(objects, manager="m")
+
+    def keeper(identity: str) -> LeaseKeeper:
+        return LeaseKeeper(ClusterLease(objects, reconciler=ReconcilerName("fleet"), manager="m"), identity=identity)
+
+    one, two = keeper("one"), keeper("two")
+    async with keeping(one):
+        async with asyncio.timeout(10):
+            await one.wait_for(LeasePhase.HELD)
+        await two.step()
+        assert (two.state.phase, two.state.holder) == (LeasePhase.STANDBY, "one")
+        await one.step()  # a renewal
+        assert one.held()
+        spec = plane.get("/apis/coordination.k8s.io/v1/namespaces/gitops-system/leases/gitops-fleet")["spec"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("one", 15)
+    await two.step()
+    assert two.held()
+    assert two.state.epoch == 1

@@ -1,0 +1,248 @@
+"""Parents: records survive as they are, races are noticed, and what cannot be read is never taken for absent."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from controlplane_kit.client import MERGE, ApiServer
+from controlplane_kit.faultproxy import FaultProxy
+from controlplane_kit.faults import LoseAnswer, on
+
+from gitops.cluster.claims import ensure_namespaces
+from gitops.cluster.connection import Connection
+from gitops.cluster.discovery import Discovery
+from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.objects import Objects
+from gitops.cluster.parents import MAX_RECORD, ParentStore, StoredParents, UnreadableParent, encode_record, read_parent
+from gitops.model.identity import ClusterName, Commit, ObjectRef, ReconcilerName, UnitKey, WorkloadKind
+from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
+
+CLUSTER = ClusterName("dgx-a")
+FOLDER = "/api/v1/namespaces/gitops-system/configmaps"
+Connect = Callable[..., Awaitable[Connection]]
+
+
+def unit(name: str) -> UnitKey:
+    return UnitKey(WorkloadKind.FUNCTION, name, "h100-0", CLUSTER)
+
+
+def record(name: str = "chat", **changes: Any) -> ParentRecord:
+    members = (
+        Member(ObjectRef("", "ConfigMap", "fn-chat", "settings"), "v1", "uid-1"),
+        Member(ObjectRef("", "Namespace", "", "fn-chat"), "v1", "uid-2"),
+        Member(ObjectRef("apps", "Deployment", "fn-chat", "web"), "v1"),
+    )
+    return replace(
+        ParentRecord(
+            unit=unit(name),
+            members=members,
+            content_key="key-1",
+            commit=Commit("a" * 40),
+            namespace="fn-chat",
+            version="1.0",
+            base_digest="d",
+        ),
+        **changes,
+    )
+
+
+@pytest.fixture
+def reconciler(request: pytest.FixtureRequest) -> ReconcilerName:
+    """One for each test: parents of other tests on the shared server are not ours."""
+    return ReconcilerName(f"r{abs(hash(request.node.nodeid)) % 10**9}")
+
+
+@pytest_asyncio.fixture
+async def store(applier: Objects, reconciler: ReconcilerName) -> ParentStore:
+    assert await ensure_namespaces(applier, manager="gitops-test") is None
+    return ParentStore(applier, reconciler=reconciler, cluster=CLUSTER, manager="gitops-test")
+
+
+def path(name: str) -> str:
+    return f"{FOLDER}/{parent_name(unit(name))}"
+
+
+async def written(store: ParentStore, wanted: ParentRecord) -> ParentRecord:
+    result = await store.write(wanted)
+    assert isinstance(result, ParentRecord), result
+    return result
+
+
+async def loaded(store: ParentStore) -> StoredParents:
+    result = await store.load_all()
+    assert isinstance(result, StoredParents), result
+    return result
+
+
+async def test_a_record_comes_back_as_it_was(store: ParentStore, shared_api: ApiServer, reconciler: str) -> None:
+    assert await store.load(unit("roundtrip")) is None
+    stored = await written(store, record("roundtrip"))
+    assert stored.resource_version
+    assert await store.load(unit("roundtrip")) == stored
+    assert (await loaded(store)).records == {unit("roundtrip"): stored}
+
+    live = shared_api.get(path("roundtrip"))["metadata"]
+    name = parent_name(unit("roundtrip"))
+    assert live["labels"] == {"applyset.kubernetes.io/id": applyset_id(name), "gitops/reconciler": reconciler}
+    assert live["annotations"] == {
+        "applyset.kubernetes.io/tooling": "gitops/v1",
+        "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,Deployment.apps,Namespace",
+        "applyset.kubernetes.io/additional-namespaces": "fn-chat",
+    }
+    assert await store.delete(stored) is None
+    assert (await loaded(store)).records == {}
+    assert await store.delete(stored) is None
+
+
+async def test_changes_are_one_call_each(store: ParentStore, applier: Objects) -> None:
+    first = await written(store, record("calls"))
+    before = applier.connection.stats.requests.copy()
+    second = await written(store, replace(first, members=first.members[:1], content_key="key-2"))
+    third = await written(store, replace(second, members=()))
+    assert applier.connection.stats.requests - before == {"patch": 2}
+    assert await store.load(unit("calls")) == third
+    assert third.members == ()
+
+
+async def test_kubectl_keeps_its_hands_off(store: ParentStore, shared_api: ApiServer) -> None:
+    """KEP-3659: a parent of another tooling is refused by kubectl's own pruning."""
+    await written(store, record("kubectl"))
+    name = parent_name(unit("kubectl"))
+    live = shared_api.get(path("kubectl"))
+    assert live["metadata"]["annotations"]["applyset.kubernetes.io/tooling"].partition("/")[0] != "kubectl"
+    assert live["metadata"]["labels"]["applyset.kubernetes.io/id"] == applyset_id(name)
+
+
+async def test_annotating_a_parent_disturbs_nothing(store: ParentStore, shared_api: ApiServer) -> None:
+    first = await written(store, record("paused"))
+    note = {"metadata": {"annotations": {"gitops/pause-until": "2026-12-01T00:00:00Z", "note": "mine"}}}
+    shared_api.request("PATCH", path("paused"), note, content_type=MERGE)
+    second = await written(store, replace(first, content_key="key-2"))
+    assert second.pause_until == "2026-12-01T00:00:00Z"
+    live = shared_api.get(path("paused"))["metadata"]["annotations"]
+    assert live["note"] == "mine"
+    assert (await loaded(store)).records[unit("paused")] == second
+
+
+async def test_a09_another_writers_record_is_not_overwritten(
+    store: ParentStore, applier: Objects, reconciler: ReconcilerName
+) -> None:
+    first = await written(store, record("race"))
+    other = ParentStore(applier, reconciler=reconciler, cluster=CLUSTER, manager="gitops-test")
+    theirs = await other.load(unit("race"))
+    assert isinstance(theirs, ParentRecord)
+    theirs = await written(other, replace(theirs, content_key="theirs"))
+
+    lost = await store.write(replace(first, content_key="ours"))
+    assert isinstance(lost, ApiError)
+    assert lost.cls is ErrorClass.STALE
+    assert await store.load(unit("race")) == theirs
+    assert isinstance(await store.write(replace(theirs, content_key="ours")), ParentRecord)
+
+    twice = await store.write(record("race", content_key="again from nothing"))
+    assert isinstance(twice, ParentRecord | ApiError)
+    fresh = ParentStore(applier, reconciler=reconciler, cluster=CLUSTER, manager="gitops-test")
+    blind = await fresh.write(record("race", content_key="blind"))
+    assert isinstance(blind, ApiError)
+    assert blind.cls is ErrorClass.STALE
+
+
+async def test_a_parent_deleted_by_hand_is_stored_again(store: ParentStore, shared_api: ApiServer) -> None:
+    first = await written(store, record("deleted"))
+    shared_api.request("DELETE", path("deleted"))
+    second = await written(store, replace(first, content_key="key-2"))
+    assert await store.load(unit("deleted")) == second
+
+
+async def test_a_lost_answer_is_not_a_lost_race(
+    shared_api: ApiServer,
+    connect: Connect,
+    reconciler: ReconcilerName,
+    applier: Objects,
+    fault_proxy: Callable[[ApiServer], FaultProxy],
+) -> None:
+    await ensure_namespaces(applier, manager="m")
+    proxy = fault_proxy(shared_api)
+    connection = await connect(proxy.kubeconfig)
+    store = ParentStore(Objects(connection, Discovery(connection)), reconciler=reconciler, cluster=CLUSTER, manager="m")
+    proxy.fail(LoseAnswer(), on("POST", FOLDER))
+    failed = await store.write(record("lost"))
+    assert isinstance(failed, ApiError)
+    assert failed.cls is ErrorClass.UNREACHABLE
+    assert isinstance(await store.write(record("lost")), ParentRecord)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"data": {"record": "{"}}, "cannot be read"),
+        ({"data": {"record": None}}, "cannot be read"),
+        ({"data": {"record": '{"format":9,"unit":"function/i1/h100-0@a","members":{}}'}}, "format 9"),
+        ({"data": {"record": '{"format":1,"unit":"function/else/h100-0@a","members":{}}'}}, "that of function/else"),
+        (
+            {"data": {"record": '{"format":1,"unit":"function/i1/h100-0@a","members":{"x":{"":{"a":"u"}}}}'}},
+            "cannot be read",
+        ),
+        ({"metadata": {"annotations": {"applyset.kubernetes.io/tooling": "kubectl/v1"}}}, "kubectl/v1"),
+    ],
+)
+async def test_i1_an_unreadable_parent_is_reported_and_not_absent(
+    store: ParentStore, shared_api: ApiServer, change: dict[str, Any], why: str
+) -> None:
+    stored = await written(store, record("i1"))
+    shared_api.request("PATCH", path("i1"), change, content_type=MERGE)
+    try:
+        parents = await loaded(store)
+        assert parents.records == {}
+        (unreadable,) = parents.unreadable
+        assert why in unreadable.why
+        assert isinstance(await store.load(unit("i1")), UnreadableParent)
+        refused = await store.write(replace(stored, content_key="x"))
+        assert isinstance(refused, ApiError)
+    finally:
+        shared_api.request("DELETE", path("i1"))
+
+
+async def test_i1_an_unreachable_cluster_has_no_parents_to_tell(
+    store: ParentStore, connect: Connect, shared_api: ApiServer, fault_proxy: Callable[[ApiServer], FaultProxy]
+) -> None:
+    proxy = fault_proxy(shared_api)
+    connection = await connect(proxy.kubeconfig)
+    cut = ParentStore(
+        Objects(connection, Discovery(connection)), reconciler=ReconcilerName("x"), cluster=CLUSTER, manager="m"
+    )
+    proxy.refuse()
+    for answer in (await cut.load_all(), await cut.load(unit("x")), await cut.write(record("x"))):
+        assert isinstance(answer, ApiError)
+
+
+def test_a06_thousands_of_members_fit_and_more_are_refused() -> None:
+    many = tuple(
+        Member(ObjectRef("nvidia.com", "DynamoGraphDeployment", f"fn-{i % 50}", f"object-{i}"), "v1beta1", f"{i:036d}")
+        for i in range(10_000)
+    )
+    assert len(encode_record(record(members=many))) < MAX_RECORD
+
+
+async def test_a06_a_record_that_is_too_large_is_a_visible_error(store: ParentStore) -> None:
+    many = tuple(Member(ObjectRef("", "ConfigMap", "n", f"{i}-" + "x" * 200), "v1", "u") for i in range(5000))
+    error = await store.write(record("large", members=many))
+    assert isinstance(error, ApiError)
+    assert (error.cls, error.reason) == (ErrorClass.REFUSED, "TooLarge")
+
+
+def test_a_renamed_cluster_finds_its_parents() -> None:
+    body = {
+        "metadata": {
+            "name": parent_name(unit("chat")),
+            "annotations": {"applyset.kubernetes.io/tooling": "gitops/v1"},
+            "resourceVersion": "4",
+        },
+        "data": {"record": encode_record(record()).decode()},
+    }
+    read = read_parent(body, cluster=ClusterName("dgx-z"))
+    assert isinstance(read, ParentRecord)
+    assert read.unit.cluster == "dgx-z"
+    assert read.members == tuple(sorted(record().members))
