@@ -114,8 +114,8 @@ class RepositorySettings(Group):
     proxy: str | None = None
     """Proxy for https: a URL, or `env` for the one in the environment. Default: none, whatever the environment says."""
 
-    timeout: Seconds = 60.0
-    """Seconds after which a fetch or push that makes no progress is given up; the last good head stays."""
+    timeout: Seconds = 30.0
+    """Seconds after which a silent server is given up during a fetch or push; the last good head stays."""
 
     @field_validator("url")
     @classmethod
@@ -154,10 +154,10 @@ class LogSettings(Group):
 class StatusSettings(Group):
     """What the daemon commits to the status branch (its name is in the repository: gitops.yaml)."""
 
-    author_name: str = "gitops"
+    author_name: str = "gitops-reconciler"
     """Author and committer of status commits."""
 
-    author_email: str = "gitops@localhost"
+    author_email: str = "gitops-reconciler@localhost"
     """E-mail address of status commits; forges link it to an account."""
 
     debounce: Seconds = 0.5

@@ -13,6 +13,7 @@ class Exit(enum.IntEnum):
     USAGE = 2
     CHANGES = 3
     INCOMPLETE = 4
+    DEFECT = 70
     INTERRUPTED = 130
 
     @property
@@ -27,5 +28,6 @@ _MEANINGS = {
     Exit.CHANGES: "`plan --exit-code`: no errors, and something would change.",
     Exit.INCOMPLETE: "`apply --once`: a unit was refused, is waiting, or its cluster could not be reached; "
     "`plan`: a cluster could not be asked; `status`: not every unit is ready.",
+    Exit.DEFECT: "A defect of gitops itself, with a traceback: please report it.",
     Exit.INTERRUPTED: "Stopped by a second Ctrl-C before a clean stop was done.",
 }

@@ -80,7 +80,7 @@ class Api:
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
-        await asyncio.sleep(0)  # aborted transports close their sockets in the next round of the loop
+        await asyncio.sleep(0.1)  # TLS farewells that aiohttp says in the background, waited for by nobody else
 
     async def request(self, method: str, path: str, body: Body | None = None, **query: str) -> Body:
         """One call, JSON in and out. Raises ApiError, aiohttp.ClientError, TimeoutError."""

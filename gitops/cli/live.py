@@ -1,0 +1,148 @@
+"""What clusters hold beside what a repository declares: the live side of `gitops plan`. Reads only, changes nothing.
+
+Objects are compared as the daemon compares them (owned fields, quantities by value), one GET each. Deletions come from
+the parents: members that are declared no more. Whether a deletion will really happen is decided by the daemon, which
+also asks for proof and consent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gitops.cluster.applying import manager_name
+from gitops.cluster.comparison import FieldDifference, compare
+from gitops.cluster.discovery import Discovery
+from gitops.cluster.errors import ApiError, RequestFailed
+from gitops.cluster.objects import Objects
+from gitops.cluster.parents import ParentStore
+from gitops.model.identity import ClusterName, ObjectRef, ReconcilerName, UnitKey
+from gitops.plan.compiling import Compiler
+from gitops.plan.parents import ParentRecord
+from gitops.plan.units import Compilation, DesiredObject
+from gitops.reconcile.cluster_worker import Connector
+from gitops.reconcile.heads import pins_of
+from gitops.source.folders import FolderTree
+
+
+class Change(enum.StrEnum):
+    CREATE = "create"
+    UPDATE = "update"
+    NONE = "unchanged"
+    DELETE = "delete"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """What applying would do to one object. `differences` for UPDATE, `problem` for UNKNOWN."""
+
+    ref: ObjectRef
+    change: Change
+    source: str = ""
+    differences: tuple[FieldDifference, ...] = ()
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class LivePlan:
+    """`unreachable`: cluster → why it could not be asked; its units are then missing from `changes`."""
+
+    compilation: Compilation
+    changes: dict[UnitKey, list[ObjectChange]] = field(default_factory=dict)
+    unreachable: dict[ClusterName, str] = field(default_factory=dict)
+
+    @property
+    def changing(self) -> bool:
+        return any(c.change is not Change.NONE for found in self.changes.values() for c in found)
+
+
+async def compare_with_clusters(
+    tree: FolderTree, compiler: Compiler, connector: Connector, *, only: frozenset[str]
+) -> LivePlan:
+    """Compile with the clusters' pins, so that instances stay where they are, and compare. `only` = names of clusters
+    to compare (empty: all); the others are asked for their pins all the same."""
+    compilation = await asyncio.to_thread(compiler.compile, tree)
+    if compilation.repository is None:
+        return LivePlan(compilation)
+    reconciler = ReconcilerName(compilation.repository.metadata.name)
+    names = [ClusterName(name) for name in sorted(compilation.clusters)]
+    clusters = [_Cluster(name, compilation, connector, reconciler) for name in names]
+    try:
+        await asyncio.gather(*(cluster.open() for cluster in clusters))
+        parents = {key: record for cluster in clusters for key, record in cluster.parents.items()}
+        plan = LivePlan(await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents)))
+        compared = [c for c in clusters if not only or c.name in only]
+        for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
+            plan.changes |= found
+        plan.unreachable = {c.name: c.problem for c in clusters if c.problem}
+        return plan
+    finally:
+        await asyncio.gather(*(cluster.close() for cluster in clusters))
+
+
+class _Cluster:
+    def __init__(
+        self, name: ClusterName, compilation: Compilation, connector: Connector, owner: ReconcilerName
+    ) -> None:
+        self.name = name
+        self.parents: Mapping[UnitKey, ParentRecord] = {}
+        self.problem = ""
+        self._document = compilation.clusters[name]
+        self._connector = connector
+        self._reconciler = owner
+        self._manager = manager_name(owner)
+        self._objects: Objects | None = None
+
+    async def open(self) -> None:
+        try:
+            connection = await self._connector.open(self._document)
+            self._objects = Objects(connection, Discovery(connection))
+            store = ParentStore(self._objects, reconciler=self._reconciler, cluster=self.name, manager=self._manager)
+            stored = await store.load_all()
+        except RequestFailed as error:
+            self.problem = str(error)
+            return
+        if isinstance(stored, ApiError):
+            self.problem = str(stored)
+        else:
+            self.parents = stored.records
+
+    async def close(self) -> None:
+        if self._objects is not None:
+            await self._objects.connection.close()
+
+    async def compare(self, compilation: Compilation) -> dict[UnitKey, list[ObjectChange]]:
+        """Changes of every unit here: of what is declared, and of what was applied and is declared no more."""
+        if self._objects is None or self.problem:
+            return {}
+        units = {key: unit for key, unit in compilation.units.items() if key.cluster == self.name}
+        found: dict[UnitKey, list[ObjectChange]] = {}
+        for key, unit in sorted(units.items()):
+            changes = await asyncio.gather(*(self._compare(self._objects, desired) for desired in unit.objects))
+            found[key] = [*changes, *self._deleted(key, {o.ref for o in unit.objects})]
+        if compilation.complete:
+            gone = [key for key in self.parents if key not in units and key.workload not in compilation.held]
+            found |= {key: self._deleted(key, set()) for key in sorted(gone)}
+        return found
+
+    async def _compare(self, objects: Objects, desired: DesiredObject) -> ObjectChange:
+        source = str(desired.origin)
+        try:
+            live = await objects.get(desired.gvk, desired.ref)
+        except RequestFailed as error:
+            return ObjectChange(desired.ref, Change.UNKNOWN, source, problem=str(error))
+        if isinstance(live, ApiError):
+            return ObjectChange(desired.ref, Change.UNKNOWN, source, problem=str(live))
+        if live is None:
+            return ObjectChange(desired.ref, Change.CREATE, source)
+        compared = compare(desired.body, live, self._manager)
+        change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
+        return ObjectChange(desired.ref, change, source, compared.differences)
+
+    def _deleted(self, key: UnitKey, kept: Iterable[ObjectRef]) -> list[ObjectChange]:
+        record = self.parents.get(key)
+        members = () if record is None else record.members
+        return [ObjectChange(m.ref, Change.DELETE) for m in members if m.uid and m.ref not in set(kept)]

@@ -1,0 +1,176 @@
+"""`gitops plan`: what a repository makes, per cluster and unit, and with credentials what that would change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gitops.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from gitops.cli.live import LivePlan, ObjectChange
+    from gitops.plan.units import Compilation
+    from gitops.source.folders import FolderTree
+
+
+def plan(
+    path: Annotated[Path, typer.Argument(help="Folder with the repository's files.", show_default=False)],
+    cluster: Annotated[
+        list[str] | None, typer.Option("--cluster", help="Only this cluster; may be repeated.", show_default=False)
+    ] = None,
+    credentials_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder of kubeconfigs: compare with what is live.", show_default=False, exists=True),
+    ] = None,
+    format: Annotated[str, typer.Option("--format", "-f", help="text or json.")] = "text",
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
+) -> None:
+    """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted.
+
+    Nothing is changed anywhere. Exits with 1 when the repository has errors.
+    """
+    from gitops.cli import terminal
+    from gitops.cli.folders import compiled_folder
+
+    terminal.check_format(format)
+    wanted = frozenset(cluster or ())
+    tree, compilation = compiled_folder(path)
+    live = None if credentials_dir is None else _compared(tree, credentials_dir, wanted)
+    compilation = compilation if live is None else live.compilation
+    unknown = wanted - set(compilation.clusters)
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        typer.echo(f"gitops: the repository has no cluster {names}", err=True)
+        raise typer.Exit(Exit.USAGE)
+    if format == "json":
+        terminal.print_json(_json(compilation, live, wanted))
+    else:
+        _print(tree, compilation, live, wanted)
+    if compilation.errors:
+        raise typer.Exit(Exit.FINDINGS)
+    if live is not None and live.unreachable:
+        raise typer.Exit(Exit.INCOMPLETE)
+    if exit_code and live is not None and live.changing:
+        raise typer.Exit(Exit.CHANGES)
+
+
+def _compared(tree: FolderTree, credentials: Path, wanted: frozenset[str]) -> LivePlan:
+    import asyncio
+
+    from gitops.cli.live import compare_with_clusters
+    from gitops.plan.compiling import Compiler
+    from gitops.policy.registry import OperatorRegistry
+    from gitops.reconcile.connecting import FolderConnector
+
+    compiler = Compiler(OperatorRegistry.shipped())
+    return asyncio.run(compare_with_clusters(tree, compiler, FolderConnector(credentials), only=wanted))
+
+
+def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> None:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from gitops.cli import terminal
+
+    out = terminal.console()
+    terminal.print_findings(compilation.findings, tree.read, out)
+    names = [name for name in sorted(compilation.clusters) if not wanted or name in wanted]
+    totals: dict[str, int] = {}
+    for name in names:
+        units = {key: unit for key, unit in compilation.units.items() if key.cluster == name}
+        branch = Tree(Text(f"{name}  ({terminal.count(len(units), 'unit')})", style="bold"))
+        if live is not None and name in live.unreachable:
+            branch.add(Text(f"cannot be asked: {live.unreachable[_name(name)]}", style="red"))
+        changes = {} if live is None else {k: c for k, c in live.changes.items() if k.cluster == name}
+        for key in sorted({*units, *changes}):
+            unit = units.get(key)
+            place = "" if unit is None or not unit.namespace else f"  in {unit.namespace}"
+            twig = branch.add(Text(str(key)) + Text(place, style="dim"))
+            if key in changes:
+                for change in changes[key]:
+                    totals[str(change.change)] = totals.get(str(change.change), 0) + 1
+                    _add_change(twig, change)
+            elif unit is not None:
+                for desired in unit.objects:
+                    twig.add(Text(str(desired.ref)) + Text(f"  {desired.origin}", style="dim"))
+        out.print(branch)
+    for workload in sorted(compilation.held):
+        out.print(Text(f"{workload} has errors: what runs stays at its last good commit", style="yellow"))
+    words = ", ".join(f"{number} {word}" for word, number in sorted(totals.items()))
+    out.print(words if live is not None else terminal.summary(compilation.findings))
+
+
+def _name(name: str) -> Any:
+    return name
+
+
+_SIGNS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red"), "unknown": ("?", "magenta")}
+
+
+def _add_change(twig: Tree, change: ObjectChange) -> None:
+    from rich.text import Text
+
+    sign, style = _SIGNS.get(str(change.change), (" ", "dim"))
+    line = Text(f"{sign} {change.ref}", style=style)
+    if change.source:
+        line.append(f"  {change.source}", style="dim")
+    if change.problem:
+        line.append(f"  {change.problem}")
+    leaf = twig.add(line)
+    for difference in change.differences:
+        by = f"  (by {difference.manager})" if difference.manager else ""
+        leaf.add(Text(f"{difference.pointer}: {_value(difference.live)} → {_value(difference.declared)}{by}"))
+
+
+def _value(value: Any) -> str:
+    from gitops.report.drift import shown
+
+    text = str(shown(value))
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> dict[str, Any]:
+    from gitops.cli import terminal
+    from gitops.report.drift import shown
+
+    def changes(found: list[ObjectChange]) -> list[dict[str, Any]]:
+        return [
+            {
+                "object": str(change.ref),
+                "change": str(change.change),
+                "source": change.source or None,
+                "problem": change.problem or None,
+                "fields": [
+                    {
+                        "path": d.pointer,
+                        "live": shown(d.live),
+                        "declared": shown(d.declared),
+                        "manager": d.manager or None,
+                    }
+                    for d in change.differences
+                ],
+            }
+            for change in found
+        ]
+
+    units: dict[str, Any] = {}
+    keys = {*compilation.units, *(() if live is None else live.changes)}
+    for key in sorted(k for k in keys if not wanted or k.cluster in wanted):
+        unit = compilation.units.get(key)
+        entry: dict[str, Any] = {"cluster": key.cluster, "namespace": unit.namespace or None if unit else None}
+        if live is None and unit is not None:
+            entry["objects"] = [{"object": str(o.ref), "source": str(o.origin)} for o in unit.objects]
+        elif live is not None and key in live.changes:
+            entry["objects"] = changes(live.changes[key])
+        units[str(key)] = entry
+    return {
+        "complete": compilation.complete,
+        "held": sorted(str(w) for w in compilation.held),
+        "findings": [terminal.finding_json(f) for f in compilation.findings],
+        "unreachable": {} if live is None else {str(k): v for k, v in live.unreachable.items()},
+        "units": units,
+    }

@@ -1,0 +1,155 @@
+"""`gitops status`: what the daemon last wrote about functions, units and clusters."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gitops.cli import options
+from gitops.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from gitops.settings import Settings
+
+Bodies = dict[str, dict[str, Any]]
+"""Path of a status file → its content."""
+
+_FINE = ("ACTIVE", "INACTIVE", "Ready", "Completed", "Suspended", "Reachable")
+
+
+def status(
+    workload: Annotated[str, typer.Argument(help="Only these, as in llama-* (all when left out).")] = "*",
+    units: Annotated[bool, typer.Option("--units", "-u", help="Also each unit, with the cause of its state.")] = False,
+    config: options.Config = None,
+    repository_url: options.Url = None,
+    branch: options.Branch = None,
+    path: options.Folder = None,
+    state_dir: options.State = None,
+    format: Annotated[str, typer.Option("--format", "-f", help="text or json.")] = "text",
+    set_: options.Set = None,
+) -> None:
+    """Show what the daemon reports, read from the status branch. Needs no cluster and no running daemon.
+
+    Exits with 4 when not everything shown is ready.
+    """
+    from gitops.cli import terminal
+
+    terminal.check_format(format)
+    flags: dict[str, object] = {
+        "repository.url": repository_url,
+        "repository.branch": branch,
+        "path": path,
+        "state_dir": state_dir,
+    }
+    settings = options.settings_from(config=config, pairs=set_, flags=flags, quiet=True)
+    bodies = read_status(settings)
+    shown = {path: body for path, body in bodies.items() if _matches(path, body, workload)}
+    if format == "json":
+        terminal.print_json(shown)
+    else:
+        _print(shown, units=units)
+    states = [str(body.get("status", "")) for body in shown.values() if "status" in body]
+    if not states or any(state not in _FINE for state in states):
+        raise typer.Exit(Exit.INCOMPLETE)
+
+
+def read_status(settings: Settings) -> Bodies:
+    """All status files of a folder's state or of the status branch, which is fetched. Raises SourceError, OSError."""
+    if settings.path is not None:
+        from gitops.source.status_folder import StatusFolder
+
+        folder = StatusFolder(settings.state_dir / "status")
+        return _decoded(folder.files("status"), folder.read)
+    return _of_branch(settings)
+
+
+def _of_branch(settings: Settings) -> Bodies:
+    from gitops import daemon
+    from gitops.model.identity import ReconcilerName, WorkloadRef
+    from gitops.plan.compiling import Compiler
+    from gitops.policy.registry import OperatorRegistry
+    from gitops.settings import SettingsError
+    from gitops.source.status_branch import StatusBranch
+
+    # A mirror of its own: the daemon's is locked while it runs.
+    mirror = daemon.open_mirror(settings, settings.state_dir / "status-mirror")
+    try:
+        head = mirror.fetch().head
+        if head is None:
+            raise SettingsError(f"{mirror.remote.display} has no branch {mirror.remote.branch}")
+        nothing: frozenset[WorkloadRef] = frozenset()
+        compilation = Compiler(OperatorRegistry.shipped()).compile(mirror.tree(head), only=nothing)
+        if compilation.repository is None:
+            raise SettingsError(f"{mirror.remote.display}: gitops.yaml cannot be read at {head[:12]}")
+        mirror.watch_status(compilation.repository.spec.statusBranch)
+        mirror.fetch_status()
+        branch = StatusBranch(mirror, reconciler=ReconcilerName(compilation.repository.metadata.name))
+        return _decoded(branch.files("status"), branch.read)
+    finally:
+        mirror.close()
+
+
+def _decoded(paths: list[str], read: Callable[[str], bytes | None]) -> Bodies:
+    import yaml
+
+    bodies: Bodies = {}
+    for path in paths:
+        data = read(path) if path.endswith(".yaml") else None
+        body = yaml.safe_load(data) if data else None
+        if isinstance(body, dict):
+            bodies[path] = body
+    return bodies
+
+
+def _matches(path: str, body: dict[str, Any], pattern: str) -> bool:
+    if body.get("kind") == "Placements":
+        return False
+    if body.get("kind") == "ClusterStatus":
+        return pattern == "*"
+    name = str(body.get("name") or str(body.get("unit", "")).split("@")[0].split("/")[1])
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+def _print(bodies: Bodies, *, units: bool) -> None:
+    from gitops.cli import terminal
+
+    out = terminal.console()
+    if not bodies:
+        out.print("Nothing is reported yet.")
+        return
+    clusters = [b for b in bodies.values() if b.get("kind") == "ClusterStatus"]
+    each = [b for b in bodies.values() if b.get("kind") == "UnitStatus"]
+    workloads = [b for b in bodies.values() if b not in clusters and b not in each]
+    rows = [(b.get("name"), b.get("live", ""), b.get("version", ""), b) for b in workloads]
+    out.print(_table(("WORKLOAD", "LIVE", "VERSION"), rows))
+    if units:
+        out.print()
+        rows = [(b.get("unit"), b.get("ready", ""), str(b.get("commit", ""))[:12], b) for b in each]
+        out.print(_table(("UNIT", "READY", "COMMIT"), rows))
+    if clusters:
+        out.print()
+        rows = [(b.get("name"), b.get("serverVersion", ""), b.get("mode", ""), b) for b in clusters]
+        out.print(_table(("CLUSTER", "VERSION", "MODE"), rows))
+
+
+def _table(columns: tuple[str, str, str], rows: list[tuple[Any, Any, Any, dict[str, Any]]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from gitops.cli import terminal
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    name, second, third = columns
+    for column in (name, "STATUS", second, third, "SINCE", "CAUSE"):
+        table.add_column(column, overflow="fold")
+    for first, two, three, body in rows:
+        cause = body.get("cause") or body.get("message") or body.get("reason") or ""
+        state = terminal.state(str(body.get("status", "")))
+        since = str(body.get("since", ""))
+        table.add_row(Text(str(first)), state, Text(str(two)), Text(str(three)), Text(since), Text(str(cause)))
+    return table
