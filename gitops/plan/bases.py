@@ -10,6 +10,7 @@ from typing import Any
 from gitops.manifests.checking import check_object
 from gitops.manifests.reading import RawDocument
 from gitops.model.catalogue import finding
+from gitops.model.documents import API_VERSION
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import GroupVersionKind, ObjectRef, WorkloadRef
 from gitops.model.trees import FileTree, TreeEntry
@@ -22,6 +23,8 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 _PATH_SEGMENT = re.compile(r"(?!\.\.?\Z)[^/%\x00-\x20\x7f]+\Z")
 _API_VERSION = re.compile(r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*\Z")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
+
+OUR_GROUP = API_VERSION.partition("/")[0]
 
 SEGMENT_NAMED_GROUPS = frozenset({"rbac.authorization.k8s.io"})
 """Groups whose names only need to be a path segment (`system:node`); all others are DNS names (apimachinery,
@@ -88,6 +91,10 @@ def _identify(document: RawDocument, workload: WorkloadRef) -> BaseObject | list
         return [replace(problem, workload=workload) for problem in problems]
     body = document.body
     gvk = GroupVersionKind.parse(body["apiVersion"], body["kind"])
+    if gvk.group == OUR_GROUP:
+        origin = Origin(document.file, document.lines.line_of(("kind",)))
+        message = f"document {document.index}: a {gvk.kind} is read by the reconciler and is no manifest"
+        return [finding(codes.WRONG_KIND, message, origin, workload=workload, path=("kind",))]
     name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
     problems_found: list[tuple[str, tuple[str, ...]]] = []
     if not _API_VERSION.match(body["apiVersion"]):

@@ -16,9 +16,8 @@ from gitops.plan.bases import Base, BaseObject, read_base
 from gitops.plan.building import CleanObject, Marks, clean, finish
 from gitops.plan.documents import Path
 from gitops.plan.layout import WorkloadFolder
-from gitops.plan.naming import is_instance_namespace
+from gitops.plan.naming import OURS, is_instance_namespace
 from gitops.plan.ordering import defined_kind
-from gitops.plan.parents import SYSTEM_NAMESPACE
 from gitops.plan.patching import PatchReader, merge
 from gitops.plan.resolving import PatchList, resolve_files
 from gitops.plan.units import Unit
@@ -37,8 +36,6 @@ from gitops.policy.registry import OperatorRegistry
 from gitops.policy.scopes import builtin_namespaced
 
 BUNDLE_FILE = "bundle.yaml"
-SECRETS_NAMESPACE = "gitops-secrets"
-"""Namespace on the target that Secrets are copied from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +195,7 @@ class Placing:
                 say(codes.DECLARED_TWICE, f"{words} is also declared at {other.origin()}", item)
             if scope and not item.namespace:
                 say(policy_codes.NAMESPACE_MISSING, f"{words} has no namespace", item)
-            if place in (SYSTEM_NAMESPACE, SECRETS_NAMESPACE) or is_instance_namespace(place):
+            if place in OURS or is_instance_namespace(place):
                 say(policy_codes.NAMESPACE_FORBIDDEN, f"{words}: the namespace {place} is the reconciler's", item)
         return found
 

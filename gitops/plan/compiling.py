@@ -15,7 +15,7 @@ from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
 from gitops.model.documents import Cluster, Repository
 from gitops.model.findings import Finding, Origin, Severity
-from gitops.model.identity import UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.trees import FileTree
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
@@ -26,10 +26,18 @@ from gitops.plan.loading import Loader
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.policy import codes as policy_codes
+from gitops.policy.annotations import OUR_PREFIXES
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.registry import OperatorRegistry
 
 _SUPPORTED = frozenset({WorkloadKind.FUNCTION, WorkloadKind.BUNDLE})
+
+
+Pinned = tuple[str, tuple[tuple[int, ClusterName], ...]]
+"""A GPU specification and where its instances are."""
+
+Inputs = tuple[bytes, bytes, tuple[Pinned, ...]]
+"""A workload's folder, what surrounds it, its pins: equal inputs, equal result."""
 
 
 @dataclass(slots=True)
@@ -48,6 +56,7 @@ class Compiler:
         self._loader = Loader()
         self._sources: OrderedDict[tuple[WorkloadRef, bytes], FunctionSource | BundleSource] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
+        self._latest: dict[WorkloadRef, tuple[Inputs, WorkloadResult]] = {}
         self.statistics = Statistics()
 
     @property
@@ -66,6 +75,8 @@ class Compiler:
         if repository is None:
             return run.incomplete(tree)
         context = self._context(tree, layout, repository, run)
+        surroundings = _surroundings(context, layout)
+        pinned = _by_workload(pins)
         demands: list[Demand] = []
         for ref, folder in layout.workloads.items():
             if only is not None and ref not in only:
@@ -75,7 +86,14 @@ class Compiler:
             elif ref.kind not in _SUPPORTED:
                 run.not_supported(folder)
             else:
-                result = self._workload(context, folder, pins)
+                inputs = (folder.content, surroundings, pinned.get(ref, ()))
+                known = self._latest.get(ref)
+                if known is not None and known[0] == inputs:
+                    result = known[1]
+                    self.statistics.reused += 1
+                else:
+                    result = self._workload(context, folder, pins)
+                    self._latest[ref] = (inputs, result)
                 run.add(ref, result)
                 demands += result.demands
         if only is None:
@@ -164,6 +182,22 @@ class Compiler:
         for cache in (self._sources, self._results):
             while len(cache) > limit:
                 cache.popitem(last=False)
+        if len(self._latest) > limit:
+            self._latest.clear()
+
+
+def _surroundings(context: Context, layout: Layout) -> bytes:
+    """Digest of everything outside its folder that a workload is compiled from."""
+    clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
+    policy = context.registry.policy_digest.hex()
+    return digest(canonical_json([context.reconciler, policy, clusters, sorted(context.unreadable)]))
+
+
+def _by_workload(pins: Pins) -> dict[WorkloadRef, tuple[Pinned, ...]]:
+    grouped: dict[WorkloadRef, list[Pinned]] = {}
+    for (ref, spec_id), places in pins.items():
+        grouped.setdefault(ref, []).append((spec_id, tuple(sorted(places.items()))))
+    return {ref: tuple(sorted(found)) for ref, found in grouped.items()}
 
 
 class _Run:
@@ -174,6 +208,7 @@ class _Run:
         self.units: dict[WorkloadRef, tuple[Unit, ...]] = {}
         self.held: set[WorkloadRef] = set()
         self.complete = layout.whole
+        self.every_cluster = frozenset({*layout.clusters, *layout.broken_clusters})
         for entry in layout.policies:
             message = f"{entry.path} is not enforced by this version"
             self.findings.append(finding(codes.POLICY_NOT_SUPPORTED, message, Origin(entry.path)))
@@ -202,7 +237,7 @@ class _Run:
 
     def incomplete(self, tree: FileTree) -> Compilation:
         """Without a usable repository document nothing can be marked as ours: no units, and nothing is pruned."""
-        return Compilation(tree.commit, None, {}, {}, _sorted(self.findings), frozenset(), False)
+        return Compilation(tree.commit, None, {}, {}, _sorted(self.findings), frozenset(), False, self.every_cluster)
 
     def compilation(self, tree: FileTree, repository: Repository, context: Context) -> Compilation:
         units: dict[UnitKey, Unit] = {}
@@ -251,6 +286,12 @@ def _check_cluster(entry: ClusterEntry, name: str, repository: Repository) -> It
         origin = Origin(entry.file, entry.lines.line_of(("spec", "tenancy")))
         message = f"cluster {name} belongs to account {tenancy.ncaId}, the repository to {repository.spec.ncaId}"
         yield finding(policy_codes.FOREIGN_ACCOUNT, message, origin)
+    template = cluster.spec.namespaceTemplate
+    for field, values in (("labels", template.labels), ("annotations", template.annotations)):
+        for key in sorted(values):
+            if key.startswith(OUR_PREFIXES):
+                origin = Origin(entry.file, entry.lines.line_of(("spec", "namespaceTemplate", field, key)))
+                yield finding(policy_codes.OUR_METADATA, f"{key} is written by the reconciler only", origin)
     seen: set[str] = set()
     for position, gpu in enumerate(cluster.spec.gpus):
         if gpu.name.casefold() in seen:

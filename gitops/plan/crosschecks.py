@@ -29,10 +29,13 @@ def check_units(units: Iterable[Unit]) -> list[Finding]:
 
 
 def _owners(units: list[Unit]) -> list[Finding]:
+    """An instance's objects are all in its namespace, so its Namespace object stands for them."""
     first: dict[ObjectRef, tuple[Unit, DesiredObject]] = {}
     found = []
     for unit in units:
         for item in unit.objects:
+            if unit.namespace and item.ref.namespace:
+                continue
             other = first.setdefault(item.ref, (unit, item))
             if other[0] is not unit:
                 found.append(_two_owners(item, unit, *other))

@@ -21,7 +21,7 @@ from gitops.plan.bases import Base, BaseObject, read_base
 from gitops.plan.building import CleanObject, Marks, clean, finish, in_namespace, namespace_object
 from gitops.plan.documents import Path
 from gitops.plan.layout import WorkloadFolder
-from gitops.plan.naming import instance_namespace
+from gitops.plan.naming import instance_namespace, refused_for_function
 from gitops.plan.patching import BoundPatch, PatchReader, merge
 from gitops.plan.resolving import PatchList, resolve_files
 from gitops.plan.units import Unit
@@ -99,6 +99,11 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         line = raw.lines.line_of(("spec",))
         message = "spec.manifests is missing"
         findings.append(finding(codes.MISSING_FIELD, message, Origin(main.path, line), workload=ref))
+    if function.spec.namespace is not None and refused_for_function(function.spec.namespace):
+        at_namespace: Path = ("spec", "namespace")
+        message = f"a function cannot have the namespace {function.spec.namespace} for itself"
+        origin = Origin(main.path, raw.lines.line_of(at_namespace))
+        findings.append(finding(policy_codes.NAMESPACE_FORBIDDEN, message, origin, workload=ref, path=at_namespace))
     for position, name in enumerate(function.spec.operatorTypes):
         if name not in context.registry.types:
             known = ", ".join(sorted(context.registry.types))
@@ -388,6 +393,8 @@ def _unit(
             mode=stricter(cluster.document.spec.mode, deployment.spec.mode),
             version=function.spec.version,
             operator_types=tuple(sorted(set(function.spec.operatorTypes))),
+            service_name=deployment.spec.serviceName or "",
+            service_port=deployment.spec.servicePort,
             base_digest=base_digest(base),
         )
     ]

@@ -92,8 +92,15 @@ class _Sorter:
         self.broken: set[str] = set()
         self.whole = True
         self.seen: dict[str, str] = {}
+        self.prefix = "\0"  # of the folder that the last entry was in, and its files
+        self.current: dict[str, TreeEntry] = {}
 
     def add(self, entry: TreeEntry) -> None:
+        if entry.path.startswith(self.prefix) and entry.kind is EntryKind.FILE:
+            # Entries are sorted, so almost all of them belong to the workload of the one before.
+            self._case(entry.path)
+            self.current[entry.path] = entry
+            return
         parts = entry.path.split("/")
         if parts[0] not in OURS:
             if parts[-1] in DOCUMENT_FILES and entry.kind is EntryKind.FILE:
@@ -173,6 +180,7 @@ class _Sorter:
         self.roots.setdefault(ref, root)
         if self._plain(entry, ref):
             self.files[ref][entry.path] = entry
+            self.prefix, self.current = f"{root}/", self.files[ref]
 
     def result(self) -> Layout:
         workloads = {}

@@ -38,6 +38,17 @@ def is_instance_namespace(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
+OURS = frozenset({"gitops-system", "gitops-secrets", "gitops-preflight"})
+"""Namespaces on every target that belong to the reconciler."""
+
+
+def refused_for_function(namespace: str) -> bool:
+    """Whether a function may not take a namespace as its own: it would label it, and delete it in the end."""
+    return namespace in OURS or namespace == "default" or namespace.startswith(("kube-", PREFIX))
+
+
 def folded(path: str) -> str:
     """A path as a case-folding, normalising file system sees it: equal results collide there (cases.md G15)."""
+    if path.isascii():
+        return path.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())

@@ -75,6 +75,9 @@ class _Resolver:
         selected = self._select(path, document, at)
         if selected and f"{self.folder.root}/{path}" not in self.folder.entries:
             self.say(codes.NO_SUCH_FILE, f"{path} is a folder; a patch is one file", document, at)
+        for full in selected:
+            if full in self.found:
+                self.say(codes.NAMED_TWICE, f"{full} is named as a manifest and as a patch", document, at)
         self.patches.update(selected)
 
     def _select(self, path: str, document: RawDocument, at: Path) -> list[str]:

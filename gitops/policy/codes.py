@@ -51,7 +51,8 @@ NAMESPACE_FORBIDDEN = define(
     "GO4105",
     E,
     "Objects may not be declared in this namespace",
-    "gitops-system, gitops-secrets and namespaces that begin with fn- belong to the reconciler.",
+    "gitops-system, gitops-secrets, gitops-preflight and names that begin with fn- belong to the reconciler; a "
+    "function cannot take default or kube-… either.",
 )
 BAD_NAME = define(
     "GO4106", E, "Not a valid name", "Lower-case letters, digits, `-` and `.`; at most 253 characters (namespaces: 63)."

@@ -42,6 +42,9 @@ def in_web(kind: str, more: str, version: str = "v1", namespace: str = "  namesp
     return f"apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: page\n{namespace}{more}"
 
 
+BUNDLE_TEXT = "apiVersion: gitops/v1alpha1\nkind: Bundle\nmetadata: {name: x}\nspec: {manifests: [a]}\n"
+CLUSTER_TEXT = "apiVersion: gitops/v1alpha1\nkind: Cluster\nmetadata: {name: a}\nspec:\n  credentials: a\n"
+
 TOKEN = "ghp_" + "a" * 40
 KEY = "-----BEGIN RSA " + "PRIVATE KEY-----"
 
@@ -367,6 +370,34 @@ CASES = [
         "GO4111",
         f"{OBJECTS}:5",
         id="s22-namespace-on-cluster-role",
+    ),
+    pytest.param(
+        {FUNCTION: function(FUNCTION_SPEC + "  namespace: kube-system\n")},
+        "GO4105",
+        f"{FUNCTION}:10",
+        id="function-in-kube-system",
+    ),
+    pytest.param(
+        {FUNCTION: function(FUNCTION_SPEC + "  namespace: fn-x\n")}, "GO4105", f"{FUNCTION}:10", id="function-in-fn"
+    ),
+    pytest.param({OBJECTS: BUNDLE_TEXT}, "GO2005", f"{OBJECTS}:2", id="our-document-as-manifest"),
+    pytest.param(
+        {FUNCTION: function(FUNCTION_SPEC.replace("manifests/", "."))},
+        "GO2110",
+        f"{DEPLOYMENT}:11",
+        id="patch-is-a-manifest-too",
+    ),
+    pytest.param(
+        {"clusters/a.yaml": CLUSTER_TEXT + "  namespaceTemplate:\n    labels:\n      gitops/x: own\n"},
+        "GO4301",
+        "clusters/a.yaml:8",
+        id="our-label-in-template",
+    ),
+    pytest.param(
+        {"clusters/a.yaml": CLUSTER_TEXT + "  gpus:\n  - name: a\n  - name: A\n"},
+        "GO2015",
+        "clusters/a.yaml:8",
+        id="gpu-twice",
     ),
     # secrets
     pytest.param(
