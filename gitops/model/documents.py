@@ -200,8 +200,8 @@ class GpuSpecification(Document):
 
 
 class FunctionDeploymentSpec(Document):
-    serviceName: Recorded[DnsLabel | None] = None
-    servicePort: Recorded[Annotated[int, Field(ge=1, le=65535)] | None] = None
+    serviceName: Applied[DnsLabel | None] = None
+    servicePort: Applied[Annotated[int, Field(ge=1, le=65535)] | None] = None
     mode: Applied[Mode] = "enforce"
     patches: Applied[list[Patch]] = []
     clusterPatches: Applied[dict[str, list[Patch]]] = {}

@@ -226,6 +226,13 @@ class ClusterWorker:
         """Who writes to this cluster instead of us; "" when we do."""
         return self._session.standby if self._session is not None else ""
 
+    def serving(self, key: UnitKey) -> bool | None:
+        """Whether the Service that the unit names has a ready endpoint; None when it names none."""
+        unit = self.state.unit(key)
+        if unit is None or not unit.service_name:
+            return None
+        return self._session.serving.serving(unit) is True if self._session is not None else False
+
     # -- work --------------------------------------------------------------------------------------------------------
 
     def assign(self, document: Cluster, assignment: Assignment) -> None:

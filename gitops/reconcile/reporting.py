@@ -275,6 +275,7 @@ def _view(worker: ClusterWorker, key: UnitKey, state: UnitState) -> InstanceView
         expected_count=status.expected_count if status else 0,
         flags=status.flags if status else frozenset(),
         reachable=worker.contact.reachable,
+        serving=worker.serving(key),
         commit=record.commit if record is not None else "",
     )
 

@@ -32,6 +32,7 @@ from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
+from gitops.reconcile.serving import Place, Serving, slices_watch
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.unit_work import UnitWork
@@ -103,6 +104,9 @@ class Session:
         self._selector = f"{RECONCILER_LABEL}={state.reconciler}"
         self.uid: ClusterUid | None = None
         self._children: set[Watch] = set()
+        self._slices: Watch | None = None
+        self.serving = Serving(self._applier)
+        self._services: SerialWork[Place] = SerialWork(self._read_service, parallel=4, name=f"service on {state.name}")
         self._seen = asyncio.Event()
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -155,6 +159,7 @@ class Session:
     async def close(self, *, grace: float) -> None:
         """Finish what is in flight within `grace` seconds, give up the Lease, close the connection."""
         await self.queue.close(grace=grace)
+        await self._services.close(grace=0.0)
         await self._watches.close()
         self._ready = False
         with contextlib.suppress(TimeoutError, RequestFailed):
@@ -213,7 +218,9 @@ class Session:
             Watch(GroupVersionKind(c.group, c.version, c.kind), c.selector)
             for c in self._context.registry.children_of(sorted(types))
         }
-        self._watches.want({*(Watch(gvk, self._selector) for gvk in self._state.kinds()), *self._children})
+        self._slices = slices_watch(units)
+        wanted = {*(Watch(gvk, self._selector) for gvk in self._state.kinds()), *self._children}
+        self._watches.want(wanted if self._slices is None else wanted | {self._slices})
 
     def _blow_fuses(self) -> None:
         """Deletions of this head over the limits wait for consent."""
@@ -245,6 +252,18 @@ class Session:
             self.sightings.declared_event(event)
         if watch in self._children:
             self.sightings.child_event(event)
+        if watch == self._slices:
+            place = self.serving.event(event)
+            if place is not None:
+                self._services.poke(place)
+
+    async def _read_service(self, place: Place) -> None:
+        error = await self.serving.read(place)
+        if error is not None:
+            self._services.poke_after(place, error.wait(1, self._context.rng))
+        for key, unit in ({} if self._state.assignment is None else self._state.assignment.units).items():
+            if (unit.namespace, unit.service_name) == place:
+                self._told.touched(key)
 
     def _on_sight(self, watch: Watch, sight: Sight) -> None:
         self._seen.set()
