@@ -1,0 +1,5 @@
+"""`python -m gitops.cli` is `gitops`."""
+
+from gitops.cli import main
+
+main()
