@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import datetime
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -276,7 +276,7 @@ class LeaseKeeper:
 
 
 @contextlib.asynccontextmanager
-async def keeping(keeper: LeaseKeeper) -> Any:
+async def keeping(keeper: LeaseKeeper) -> AsyncIterator[LeaseKeeper]:
     """Run a keeper in the background; release the Lease at the end."""
     task = asyncio.create_task(keeper.run(), name="lease")
     try:
