@@ -1,0 +1,202 @@
+"""The engine alone in a process, so that its CPU time and memory are its own; driven by lines on stdin.
+
+Commands: `start`, `fetch`, `settled COMMIT`, `report`, `clear`, `dump FILE`, `stop`. Each but `fetch` is answered by
+one line of JSON on stdout. Times are of the monotonic clock, which all processes of a machine share. Every call to the
+cluster is written down with its body, watches and the Lease apart; that costs microseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import json
+import logging
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gitops.cluster.connection import Connection, Response
+from gitops.model.documents import Cluster
+from gitops.model.identity import ClusterName
+from gitops.policy.registry import OperatorRegistry
+from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.reconcile.context import Context
+from gitops.reconcile.engine import Engine
+from gitops.reconcile.options import EngineOptions
+from gitops.reconcile.outcomes import SyncState
+from gitops.source.mirror import Mirror
+from gitops.source.remotes import CredentialFiles, Remote
+from gitops.source.sources import GitSource
+from gitops.source.status_branch import Author
+
+PAUSE = 0.005
+"""Seconds between looks at whether the engine has settled."""
+
+
+class Call(msgspec.Struct, array_like=True):
+    """One call as it went out; times in seconds of the monotonic clock."""
+
+    verb: str
+    method: str
+    path: str
+    query: dict[str, str]
+    content_type: str
+    accept: str
+    body: bytes | None
+    began: float
+    ended: float = 0.0
+    status: int = 0
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.lease = 0
+
+    def begin(self, call: Call) -> Call:
+        if "/leases/" in call.path or call.path.endswith("/leases"):
+            self.lease += 1
+        else:
+            self.calls.append(call)
+        return call
+
+    def dump(self, file: Path) -> None:
+        file.write_bytes(msgspec.msgpack.encode(self.calls))
+
+
+class RecordingConnection(Connection):
+    recorder: Recorder
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float | None,
+        verb: str,
+    ) -> Response:
+        sent = headers.get("Content-Type", "")
+        call = self.recorder.begin(
+            Call(verb, method, path, dict(query or {}), sent, headers.get("Accept", ""), body, time.monotonic())
+        )
+        response = await super()._send(method, path, query, headers, body, timeout, verb)
+        call.ended, call.status = time.monotonic(), response.status
+        return response
+
+
+class Connector:
+    def __init__(self, kubeconfig: Path, recorder: Recorder) -> None:
+        self._kubeconfig = kubeconfig
+        self._recorder = recorder
+
+    async def open(self, cluster: Cluster) -> Connection:
+        made = await RecordingConnection.open(self._kubeconfig, name=ClusterName(cluster.metadata.name))
+        assert isinstance(made, RecordingConnection)
+        made.recorder = self._recorder
+        return made
+
+    def changed(self, cluster: Cluster) -> bool:
+        return False
+
+
+def settled(engine: Engine, commit: str) -> bool:
+    """Is every unit as `commit` declares, on every cluster?"""
+    workers = list(engine.workers.values())
+    return (
+        not engine.looking
+        and bool(workers)
+        and all(w.state.assignment is not None and w.state.assignment.commit == commit for w in workers)
+        and not any(w.busy for w in workers)
+        and all(u.outcome.state is SyncState.SYNCED for w in workers for u in w.state.units.values())
+    )
+
+
+def resident() -> int:
+    """Bytes of memory that the process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def report(recorder: Recorder) -> dict[str, Any]:
+    calls = recorder.calls
+    writes = [c for c in calls if c.method != "GET" and "dryRun" not in c.query]
+    return {
+        "cpu": time.process_time(),
+        "rss": resident(),
+        "calls": len(calls),
+        "verbs": dict(Counter(c.verb for c in calls)),
+        "writes": len(writes),
+        "failed": sum(not 200 <= c.status < 300 for c in calls if c.ended),
+        "lists": dict(Counter(c.path for c in calls if c.verb == "list")),
+        "first_write": min((c.began for c in writes), default=0.0),
+        "last_write": max((c.ended for c in writes), default=0.0),
+        "lease": recorder.lease,
+    }
+
+
+async def main(url: str, kubeconfig: Path, mirror: Path) -> None:
+    loop = asyncio.get_running_loop()
+    commands = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    recorder, stop = Recorder(), asyncio.Event()
+    answer(rss=resident(), cpu=time.process_time())
+    while (await commands.readline()).strip() != b"start":
+        pass
+    began = time.monotonic()
+    source = GitSource(lambda: Mirror(mirror, Remote(url, "main", CredentialFiles())), author=Author())
+    await source.open()
+    context = Context(
+        EngineOptions(identity=f"bench-{os.getpid()}"),
+        OperatorRegistry.shipped(),
+        Mappings.read(shipped_folder()),
+        time.monotonic,
+        time.time,
+    )
+    engine = Engine(source, Connector(kubeconfig, recorder), context)
+    running = asyncio.create_task(engine.run(stop))
+    answer(began=began)
+    while (line := (await commands.readline()).decode().split()) and line[0] != "stop":
+        if line[0] == "fetch":
+            engine.request_fetch()
+        elif line[0] == "settled":
+            while not settled(engine, line[1]):
+                if running.done():
+                    await running
+                await asyncio.sleep(PAUSE)
+            answer(at=time.monotonic(), **report(recorder))
+        elif line[0] == "report":
+            answer(at=time.monotonic(), **report(recorder))
+        elif line[0] == "clear":
+            recorder.calls.clear()
+            recorder.lease = 0
+            answer()
+        elif line[0] == "dump":
+            recorder.dump(Path(line[1]))
+            answer()
+    stop.set()
+    await running
+    await source.close()
+    answer(at=time.monotonic())
+
+
+def answer(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    profile = os.environ.get("BENCH_PROFILE")
+    work = main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    if profile:
+        with cProfile.Profile() as profiler:
+            asyncio.run(work)
+        profiler.dump_stats(profile)
+    else:
+        asyncio.run(work)
