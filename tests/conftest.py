@@ -3,8 +3,13 @@
 import asyncio
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["controlplane_kit.plugin"]
+
+# Laws are checked by number of examples, never by time: machines are shared.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -213,7 +213,8 @@ class ClusterWorker:
         self._parents_known()
 
     @property
-    def parents_are_known(self) -> bool:
+    def may_write(self) -> bool:
+        """Do we hold the Lease, with the parents read under it?"""
         return self._session is not None and self._session.may_write()
 
     @property

@@ -103,6 +103,11 @@ class Engine:
         """Is a look at the repository wanted or under way?"""
         return self._wanted.is_set() or self._busy
 
+    @property
+    def status_pending(self) -> bool:
+        """Is there status that is not pushed yet?"""
+        return self._writer.pending or bool(self._dirty_units or self._dirty_clusters or self._findings_changed)
+
     def credentials_changed(self) -> None:
         """Kubeconfigs changed on disk: end the back-offs."""
         for worker in self.workers.values():

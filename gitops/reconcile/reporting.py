@@ -314,6 +314,11 @@ class StatusWriter:
         self._reporter.load(await self._source.call(_read_all, store))
         self._store = store
 
+    @property
+    def pending(self) -> bool:
+        """Is anything rendered or to be rendered, and not pushed?"""
+        return self._dirty.is_set() or bool(self._reporter.pending)
+
     def dirty(self) -> None:
         self._dirty.set()
 
