@@ -197,6 +197,6 @@ if __name__ == "__main__":
     if profile:
         with cProfile.Profile() as profiler:
             asyncio.run(work)
-        profiler.dump_stats(profile)
+        profiler.dump_stats(f"{profile}.{os.getpid()}")
     else:
         asyncio.run(work)
