@@ -245,6 +245,7 @@ class _Planner:
             self.function.spec.version,
             self.function.spec.operatorTypes,
             stricter(document.mode, self.deployment.spec.mode).value,
+            [self.deployment.spec.serviceName, self.deployment.spec.servicePort],
             patches,
             document.namespaceTemplate.model_dump(mode="json"),
             manifests=self.source.manifests,

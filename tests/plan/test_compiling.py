@@ -397,6 +397,14 @@ def test_base_digest_ignores_overlays_and_file_names(compile_small, small):
     assert other.units[key].base_digest != first.units[key].base_digest
 
 
+def test_service_of_the_function_is_on_the_unit(compile_small, small):
+    text = small().files["functions/chat/deployment.yaml"] + "  serviceName: chat\n  servicePort: 8000\n"
+    result = compile_small({"functions/chat/deployment.yaml": text})
+    unit = result.units[UnitKey.parse("function/chat/h100-0@a")]
+    assert (unit.service_name, unit.service_port) == ("chat", 8000)
+    assert unit.content_key != compile_small().units[unit.key].content_key
+
+
 def test_comment_change_keeps_the_objects(compile_small, small):
     first = compile_small()
     text = "# a comment\n" + small().files["functions/chat/manifests/graph.yaml"]
