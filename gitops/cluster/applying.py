@@ -17,7 +17,7 @@ from gitops.cluster import adopting, fields
 from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
-from gitops.cluster.objects import Objects, complete, incomplete, named
+from gitops.cluster.objects import Objects, complete, incomplete
 from gitops.model.identity import GroupVersionKind, ObjectRef
 from gitops.plan.units import DesiredObject
 
@@ -121,7 +121,7 @@ class Applier(Objects):
                 verb="dry-run" if dry_run else "apply",
             )
             if not response.ok:
-                error = named(response.error(resource=resource.plural, applying=True), obj.gvk)
+                error = self.judge(response, resource, applying=True)
                 return _failed(obj.ref, obj.gvk, error, dry_run=dry_run, warnings=response.warnings)
             live = response.json()
         except RequestFailed as failed:

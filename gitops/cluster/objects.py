@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from gitops.cluster.connection import Connection, Response
-from gitops.cluster.discovery import Discovery, Resource
+from gitops.cluster.discovery import Discovery, Resource, not_served
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, unreachable
 from gitops.model.identity import GroupVersionKind, ObjectRef
 
@@ -102,7 +102,7 @@ class Objects:
                     "GET", resource.path(namespace=namespace), query=query, verb="list"
                 )
                 if not response.ok:
-                    return named(response.error(resource=resource.plural), gvk)
+                    return self.judge(response, resource)
                 document = response.json()
             except RequestFailed as failed:
                 return failed.error
@@ -219,6 +219,15 @@ class Objects:
             return DeleteOutcome(ref, DeleteResult.DELETING, tuple(metadata.get("finalizers") or ()))
         return DeleteOutcome(ref, DeleteResult.DELETED)
 
+    def judge(self, response: Response, resource: Resource, *, applying: bool = False) -> ApiError:
+        """The error of an answer that is not ok. When the server does not know the path, what we know of its kinds is
+        old: discovery looks again at the next call (cases.md O04)."""
+        error = response.error(resource=resource.plural, applying=applying)
+        if error.waits_for != "kind":
+            return error
+        self.discovery.invalidate()
+        return replace(error, waits_for=not_served(resource.gvk).waits_for)
+
     async def _call(
         self,
         method: str,
@@ -248,7 +257,7 @@ class Objects:
                 urgent=urgent,
                 verb=_VERBS[method],
             )
-            return decoded(response) if response.ok else named(response.error(resource=resource.plural), gvk)
+            return decoded(response) if response.ok else self.judge(response, resource)
         except RequestFailed as failed:
             return failed.error
 
@@ -267,10 +276,3 @@ def complete(resource: Resource, ref: ObjectRef) -> bool:
 def incomplete(ref: ObjectRef) -> ApiError:
     """The error for a reference without name, or without namespace where the kind needs one (cases.md S23)."""
     return ApiError(ErrorClass.REFUSED, reason="Incomplete", message=f"{ref} names no single object")
-
-
-def named(error: ApiError, gvk: GroupVersionKind) -> ApiError:
-    """A "kind is not served" error with the kind in it, where the answer itself could not say so."""
-    if error.waits_for == "kind":
-        return replace(error, waits_for=f"kind {gvk.group_kind} at {gvk.version}")
-    return error

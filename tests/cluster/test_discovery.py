@@ -8,10 +8,11 @@ from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import Answer, on
 
 from gitops.cluster import discovery as module
+from gitops.cluster.applying import Applier
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass
-from gitops.model.identity import GroupVersionKind
+from gitops.model.identity import GroupVersionKind, ObjectRef
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
@@ -82,6 +83,25 @@ async def test_o01_o04_a_miss_looks_again_before_it_is_believed(connection: Conn
     found = await discovery.find(gvk)
     assert isinstance(found, Resource)
     assert found.plural == "lates"
+
+
+async def test_o04_a_kind_that_went_away_is_noticed_by_its_404(applier: Applier, shared_api: ApiServer) -> None:
+    shared_api.create_crd_objects([crd("Brief")])
+    gvk = GroupVersionKind("discovery.gitops.example", "v1", "Brief")
+    ref = ObjectRef(gvk.group, gvk.kind, "", "a")
+    assert await applier.get(gvk, ref) is None
+    shared_api.request(
+        "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/briefs.discovery.gitops.example"
+    )
+
+    def is_gone() -> bool:
+        return shared_api.get(f"/apis/{gvk.group}/v1/briefs") is None
+
+    shared_api.wait(is_gone, "the definition to be gone")
+    for _ in range(2):  # from the answer of the server, then from discovery
+        found = await applier.get(gvk, ref)
+        assert isinstance(found, ApiError)  # never "absent"
+        assert (found.cls, found.waits_for) == (ErrorClass.WAITING, "kind Brief.discovery.gitops.example at v1")
 
 
 async def test_unchanged_documents_are_not_sent_again(connection: Connection) -> None:

@@ -1,5 +1,7 @@
 """Parents: records survive as they are, races are noticed, and what cannot be read is never taken for absent."""
 
+import json
+import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -106,13 +108,24 @@ async def test_changes_are_one_call_each(store: ParentStore, applier: Objects) -
     assert third.members == ()
 
 
-async def test_kubectl_keeps_its_hands_off(store: ParentStore, shared_api: ApiServer) -> None:
-    """KEP-3659: a parent of another tooling is refused by kubectl's own pruning."""
+async def test_kubectl_keeps_its_hands_off(
+    store: ParentStore, shared_api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KEP-3659: kubectl's own pruning refuses a parent of another tooling, and names ours."""
     await written(store, record("kubectl"))
-    name = parent_name(unit("kubectl"))
-    live = shared_api.get(path("kubectl"))
-    assert live["metadata"]["annotations"]["applyset.kubernetes.io/tooling"].partition("/")[0] != "kubectl"
-    assert live["metadata"]["labels"]["applyset.kubernetes.io/id"] == applyset_id(name)
+    monkeypatch.setenv("KUBECTL_APPLYSET", "true")
+    before = shared_api.get(path("kubectl"))
+    manifest = json.dumps(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stray", "namespace": "gitops-system"}}
+    )
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        shared_api.kubectl(
+            *("apply", "--prune", "-n", "gitops-system", "-f", "-"),
+            f"--applyset=configmap/{parent_name(unit('kubectl'))}",
+            stdin=manifest,
+        )
+    assert 'managed by tooling "gitops"' in refused.value.stderr
+    assert shared_api.get(path("kubectl")) == before
 
 
 async def test_annotating_a_parent_disturbs_nothing(store: ParentStore, shared_api: ApiServer) -> None:
