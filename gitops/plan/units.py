@@ -82,6 +82,8 @@ class Unit:
     mode: Mode = Mode.ENFORCE
     version: str = ""  # the Function's or Task's declared version
     operator_types: tuple[str, ...] = ()
+    service_name: str = ""  # the Service behind which the function answers; "" when none is declared
+    service_port: int | None = None
     base_digest: str = ""  # over a Function's base before overlays: must not change under one version
 
     def by_ref(self) -> dict[ObjectRef, DesiredObject]:
