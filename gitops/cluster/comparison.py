@@ -88,8 +88,15 @@ class Comparison:
         return self.owned and not (self.lost or self.extra or self.differences or self.version_differs)
 
 
-def compare(payload: Mapping[str, Any], live: Mapping[str, Any], manager: str) -> Comparison:
-    """Compare the JSON body that we send with the live object, under our field manager's name. Pure; hides secrets."""
+def compare(
+    payload: Mapping[str, Any], live: Mapping[str, Any], manager: str, *, values_as_applied: bool = False
+) -> Comparison:
+    """Compare the JSON body that we send with the live object, under our field manager's name. Pure; hides secrets.
+
+    `values_as_applied` says that the values digest is the one of our last apply's response: then no value differs,
+    whatever became of ownership. Without it, an atomic list that somebody changed and put back may look changed where
+    the server added defaults to its items.
+    """
     entry = managed_fields.our_entry(live, manager)
     version = live.get("apiVersion", payload.get("apiVersion"))
     version_differs = entry is not None and entry.get("apiVersion") != version
@@ -107,7 +114,8 @@ def compare(payload: Mapping[str, Any], live: Mapping[str, Any], manager: str) -
     for finding, path in _ownership(declared, tree if tree is not None else {}, others, (), ()):
         (lost if finding is _LOST else extra).append(path)
     values = _Values(payload, live, entry, tree)
-    values.compare_map(declared, live, tree if tree is not None else {}, others, (), ())
+    if not values_as_applied:
+        values.compare_map(declared, live, tree if tree is not None else {}, others, (), ())
     return Comparison(
         lost=tuple(lost),
         extra=tuple(extra),
@@ -159,9 +167,8 @@ def _ownership(
     elif isinstance(declared, list) and declared:
         yield from _item_ownership(declared, node, others, path, owned)
     elif isinstance(declared, list):
-        # `[]` of a keyed list or set owns nothing and cannot be enforced; of an atomic list it may be owned.
-        if node is None and list_items.shape_by_all(None, others).layout is Layout.ATOMIC:
-            yield _LOST, path
+        # `[]` of a keyed list or set owns nothing and cannot be enforced; of an atomic list it may be owned. A leaf of
+        # somebody else does not tell which: whoever writes `[]` gets one.
         yield from _beyond(node, owned, [])
     else:
         if node is None or not managed_fields.is_member(node):

@@ -112,7 +112,8 @@ def _project(declared: Any, live: Any, node: Any) -> Any:
     """The part of `live` that `declared` names. `node` is our entry's node there, None when nothing is owned."""
     if type(declared) is dict:
         if not declared:
-            return type(live) is dict
+            # No longer ours: it may be an atomic map that somebody filled.
+            return live if node is None else type(live) is dict
         if type(live) is not dict or (node is not None and not node):
             return live
         if node is None:
