@@ -128,6 +128,8 @@ def _print_decimal(value: Fraction, *, exponent_form: bool) -> str:
 # would be refused by the server.
 _LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead", "podFixed"})
 _LIMIT_RANGE = frozenset({"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"})
+_ALSO = {"LimitRange": _LIMIT_RANGE, "NIMCache": frozenset({"resources"})}
+"""Resource lists of single kinds: a NIMCache has cpu and memory right under `resources`."""
 _SINGLE: dict[str, frozenset[str]] = {
     "sizeLimit": frozenset({"emptyDir"}),
     "divisor": frozenset({"resourceFieldRef"}),
@@ -151,7 +153,7 @@ _RESOURCE = re.compile(
 def canonical_resources(body: Any) -> Any:
     """The value with canonical quantities; the same value where nothing changes, otherwise copied along the way."""
     kind = body.get("kind") if isinstance(body, dict) else None
-    return _walk(body, parent="", lists=_LISTS | _LIMIT_RANGE if kind == "LimitRange" else _LISTS)
+    return _walk(body, parent="", lists=_LISTS | _ALSO.get(kind, frozenset()) if isinstance(kind, str) else _LISTS)
 
 
 def _walk(value: Any, *, parent: str, lists: frozenset[str]) -> Any:

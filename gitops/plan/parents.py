@@ -20,11 +20,14 @@ SYSTEM_NAMESPACE = "gitops-system"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
-    """An object the unit has. `version` is the API version it was applied at; `uid` is empty while it is only intended."""
+    """An object the unit has. `version` is the API version it was applied at; `uid` is empty while only intended."""
 
     ref: ObjectRef
     version: str
     uid: str = ""
+
+
+NO_COMMIT = Commit("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class ParentRecord:
     unit: UnitKey
     members: tuple[Member, ...] = ()
     content_key: str = ""
-    commit: Commit = Commit("")
+    commit: Commit = NO_COMMIT
     namespace: str = ""
     version: str = ""
     base_digest: str = ""

@@ -6,7 +6,7 @@ A preview is this plan printed, an apply is the same plan executed (gitops/recon
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops.model.identity import ObjectRef
@@ -55,7 +55,7 @@ class UnitPlan:
 
     record: ParentRecord
     write_ahead: tuple[Member, ...] | None  # members to record before the first apply; None: nothing new
-    applies: tuple[Apply, ...]
+    applies: tuple[Apply, ...]  # in the unit's order of apply
     prune: tuple[Member, ...]  # candidates: each still needs its proof
     suppressed: tuple[Apply, ...] = ()  # what the mode forbids: reported, not done
 
@@ -88,10 +88,27 @@ def plan_unit(
     return UnitPlan(
         record=have,
         write_ahead=union(have, intended) if is_new and writable else None,
-        applies=tuple(sorted(applies, key=lambda a: (a.object.stage, a.object.ref))),
+        applies=tuple(applies),
         prune=tuple(m for m in have.members if m.ref not in declared) if may_prune and writable else (),
         suppressed=tuple(suppressed),
     )
+
+
+def levels(applies: Sequence[Apply]) -> list[list[Apply]]:
+    """The applies in groups that go one after the other; what is in one group may go at once.
+
+    A group ends where the stage does, and before an object that depends on one of the group (`gitops/depends-on`).
+    """
+    found: list[list[Apply]] = []
+    names: set[ObjectRef] = set()
+    for step in applies:
+        here = found[-1][0].object.stage if found else None
+        if here != step.object.stage or names.intersection(step.object.depends_on):
+            found.append([])
+            names = set()
+        found[-1].append(step)
+        names.add(step.object.ref)
+    return found
 
 
 def plan_removal(record: ParentRecord) -> UnitPlan:

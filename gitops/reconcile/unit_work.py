@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import itertools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord, applyset_id, parent_name
-from gitops.plan.planning import Apply, Reason, UnitPlan, plan_removal, plan_unit, settled_members
+from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_removal, plan_unit, settled_members
 from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
@@ -121,8 +120,9 @@ class UnitWork:
                 return await self._no_parent(unit.key, stored)
             plan = replace(plan, record=self._keep(stored))
         await self._preflight(run, steps)
-        for _, stage in itertools.groupby(steps, key=lambda step: step.object.stage):
-            await asyncio.gather(*(self._apply(run, step) for step in stage))
+        for level in levels(steps):
+            await asyncio.gather(*(self._apply(run, step) for step in level))
+        plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
         pruned = PruneReport()
@@ -166,6 +166,8 @@ class UnitWork:
             pause = 0.0
             if step.reason is Reason.DRIFT and record is not None:
                 pause = record.heat.contested_for(self._context.clock(), self._context.options.fights)
+            if pause > 0 and self._right_but_not_ours(step):
+                continue
             if pause > 0:
                 sentence = f"another writer keeps undoing our repair; left alone for {pause:.0f} s"
                 run.problems.append(ObjectProblem(step.object.ref, SyncState.CONTESTED, sentence))
@@ -174,6 +176,11 @@ class UnitWork:
             else:
                 steps.append(step)
         return steps
+
+    def _right_but_not_ours(self, step: Apply) -> bool:
+        """Whether only ownership would be repaired: where repairs are forbidden or given up, that is nothing to tell."""
+        record = self._state.objects.get(step.object.ref)
+        return step.reason is Reason.DRIFT and record is not None and bool(record.uid) and record.unowned
 
     def _named(self, plan: UnitPlan, unit: Unit) -> ParentRecord:
         members = plan.write_ahead or plan.record.members

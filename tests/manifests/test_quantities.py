@@ -178,3 +178,10 @@ def test_canonical_resources_is_idempotent():
     body = {"spec": {"resources": {"limits": {"a.b/c": 1, "cpu": "1500m"}}}}
     once = canonical_resources(body)
     assert canonical_resources(once) is once
+
+
+def test_a_nim_cache_has_its_resources_right_under_the_key() -> None:
+    body = {"kind": "NIMCache", "spec": {"resources": {"cpu": 2, "memory": "8Gi"}}}
+    assert canonical_resources(body)["spec"]["resources"] == {"cpu": "2", "memory": "8Gi"}
+    other = {"kind": "Other", "spec": {"resources": {"cpu": 2}}}
+    assert canonical_resources(other) == other

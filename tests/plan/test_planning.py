@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from gitops.model.findings import Origin
 from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadKind
 from gitops.plan.parents import Member, ParentRecord
-from gitops.plan.planning import Observed, Reason, plan_removal, plan_unit, settled_members
+from gitops.plan.planning import Observed, Reason, levels, plan_removal, plan_unit, settled_members
 from gitops.plan.units import DesiredObject, Mode, Stage, Unit
 
 KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", ClusterName("a"))
@@ -36,8 +37,17 @@ def record(*names: str, content: str = "content-1") -> ParentRecord:
 def test_a_new_unit_records_every_name_before_the_first_apply() -> None:
     plan = plan_unit(unit(desired("b"), desired("a")), record=None, observed={})
     assert plan.write_ahead == (Member(ref("a"), "v1"), Member(ref("b"), "v1"))
-    assert [(a.object.ref.name, a.reason) for a in plan.applies] == [("a", Reason.CREATE), ("b", Reason.CREATE)]
+    assert [(a.object.ref.name, a.reason) for a in plan.applies] == [("b", Reason.CREATE), ("a", Reason.CREATE)]
     assert plan.prune == ()
+
+
+def test_levels_end_with_the_stage_and_before_a_dependant() -> None:
+    first, second = desired("a"), desired("b")
+    waits = dataclasses.replace(desired("c"), depends_on=(second.ref,))
+    later = desired("d", stage=Stage.WORKLOAD)
+    steps = plan_unit(unit(first, second, waits, later), record=None, observed={}).applies
+    names = [[s.object.ref.name for s in level] for level in levels(steps)]
+    assert names == [["a", "b"], ["c"], ["d"]]
 
 
 def test_what_is_as_declared_is_not_touched() -> None:
