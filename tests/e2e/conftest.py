@@ -1,5 +1,5 @@
 """Fixtures of the whole engine: see fleet_kit.fixtures."""
 
-from fleet_kit.fixtures import fleet, planes, repo
+from fleet_kit.fixtures import fleet, plane, planes, repo
 
-__all__ = ["fleet", "planes", "repo"]
+__all__ = ["fleet", "plane", "planes", "repo"]

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import GitServer, Repository
-from fleet_kit.fixtures import (
-    OPTIONS,
-    REPOSITORY,
-    StartFleet,
-    bundle,
-    cluster,
-    config_map,
-    forget,
-    namespace_yaml,
-    until,
-)
+from fleet_kit.fixtures import OPTIONS, StartFleet, cluster, one_bundle, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
-
-
-@pytest.fixture
-def plane(planes: Callable[..., ControlPlane]) -> ControlPlane:
-    made = planes("one")
-    forget(made)
-    return made
-
-
-def files(namespace: str, value: str = "1") -> dict[str, str]:
-    return {
-        "gitops.yaml": REPOSITORY,
-        "clusters/one.yaml": cluster("one"),
-        "bundles/base/bundle.yaml": bundle("base"),
-        "bundles/base/manifests/namespace.yaml": namespace_yaml(namespace),
-        "bundles/base/manifests/settings.yaml": config_map("settings", namespace, key=value),
-    }
 
 
 async def test_a_second_daemon_stands_by_and_takes_over_when_the_first_ends(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
-    repo.commit(files("t-writer"), "first")
+    repo.commit(one_bundle("t-writer"), "first")
     first = await fleet(repo, {"one": plane}, name="first")
     await first.settled()
     second = await fleet(
@@ -56,7 +28,7 @@ async def test_a_second_daemon_stands_by_and_takes_over_when_the_first_ends(
     await until(
         lambda: second.engine.workers and second.engine.workers["one"].standby == "test", "the second to stand by"
     )
-    commit = first.push(files("t-writer", "2"), "second")
+    commit = first.push(one_bundle("t-writer", "2"), "second")
     second.engine.request_fetch()
     await first.settled(commit)
     assert second.writes("one") == [], "a stand-by writes nothing"
@@ -66,7 +38,7 @@ async def test_a_second_daemon_stands_by_and_takes_over_when_the_first_ends(
     await second.settled(commit)
     assert second.engine.workers["one"].may_write
     assert [w for w in second.writes("one") if "t-writer" in w.path] == [], "what is as declared is not written again"
-    commit = second.push(files("t-writer", "3"), "third")
+    commit = second.push(one_bundle("t-writer", "3"), "third")
     await second.settled(commit)
     assert plane.get("/api/v1/namespaces/t-writer/configmaps/settings")["data"] == {"key": "3"}
 
@@ -74,12 +46,12 @@ async def test_a_second_daemon_stands_by_and_takes_over_when_the_first_ends(
 async def test_a_cluster_of_another_repository_is_refused_and_left_alone(
     fleet: StartFleet, repo: Repository, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    repo.commit(files("t-claimed"), "first")
+    repo.commit(one_bundle("t-claimed"), "first")
     owner = await fleet(repo, {"one": plane}, name="owner")
     await owner.settled()
     with GitServer(tmp_path / "other-git") as server:
         other_repo = server.create("other")
-        other_repo.commit(files("t-other"), "first")
+        other_repo.commit(one_bundle("t-other"), "first")
         other = await fleet(
             other_repo, {"one": plane}, name="other", options=dataclasses.replace(OPTIONS, identity="o")
         )
@@ -95,7 +67,7 @@ async def test_a_cluster_of_another_repository_is_refused_and_left_alone(
 async def test_one_cluster_under_two_names_is_refused_under_the_second(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
-    both = files("t-twice") | {"clusters/two.yaml": cluster("two")}
+    both = one_bundle("t-twice") | {"clusters/two.yaml": cluster("two")}
     repo.commit(both, "first")
     running = await fleet(repo, {"one": plane, "two": plane})
     await until(

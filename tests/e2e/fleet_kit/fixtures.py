@@ -129,6 +129,14 @@ def planes(
         one.stop()
 
 
+@pytest.fixture
+def plane(planes: Callable[..., ControlPlane]) -> ControlPlane:
+    """One bare control plane of the module, forgotten by earlier tests."""
+    made = planes("one")
+    forget(made)
+    return made
+
+
 def forget(api: ApiServer) -> None:
     """Give up claim, Leases and parents of an earlier test, whose repository is gone."""
     for kind in ("configmaps", "leases"):
@@ -140,8 +148,9 @@ StartFleet = Callable[..., Awaitable[Fleet]]
 
 
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[StartFleet]:
-    """`await fleet(repo, {"dgx-a": api}, …)` starts an engine; it is stopped at the end of the test."""
+async def fleet(tmp_path: Path, repo: Repository) -> AsyncIterator[StartFleet]:
+    """`await fleet(repo, {"dgx-a": api}, …)` starts an engine; it is stopped at the end of the test, before the git
+    server is."""
     running: list[tuple[Fleet, GitSource]] = []
     with contextlib.ExitStack() as stack:
 
@@ -229,3 +238,14 @@ def namespace_yaml(name: str) -> str:
 def template_files() -> dict[str, str]:
     """repo-template as files of a commit."""
     return {p.relative_to(TEMPLATE).as_posix(): p.read_text() for p in sorted(TEMPLATE.rglob("*")) if p.is_file()}
+
+
+def one_bundle(namespace: str, value: str = "1") -> dict[str, str]:
+    """The smallest repository: cluster `one`, and bundle `base` with a namespace and ConfigMap `settings`."""
+    return {
+        "gitops.yaml": REPOSITORY,
+        "clusters/one.yaml": cluster("one"),
+        "bundles/base/bundle.yaml": bundle("base"),
+        "bundles/base/manifests/namespace.yaml": namespace_yaml(namespace),
+        "bundles/base/manifests/settings.yaml": config_map("settings", namespace, key=value),
+    }
