@@ -22,8 +22,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from gitops.cluster.connection import ConnectionSettings
+from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.metrics import PrometheusMetrics
+from gitops.model.documents import Cluster
 from gitops.plan.pruning import FuseLimits
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings, shipped_folder
@@ -58,7 +59,7 @@ async def run(settings: Settings, *, signals: bool = True) -> None:
     metrics = PrometheusMetrics()
     stop = asyncio.Event()
     async with opened_source(settings) as source, contextlib.AsyncExitStack() as stack:
-        engine = Engine(source, connector(settings), context(settings, metrics))
+        engine = Engine(source, connector(settings, metrics), context(settings, metrics))
         if signals:
             stack.enter_context(handled_signals(stop, engine.request_fetch, settings.shutdown_timeout))
         running = asyncio.create_task(engine.run(stop), name="engine")
@@ -129,9 +130,24 @@ def remote(repository: RepositorySettings) -> Remote:
     return Remote(repository.url, repository.branch, credentials, allow_http=http, proxy=proxy)
 
 
-def connector(settings: Settings) -> FolderConnector:
+class CountedConnector(FolderConnector):
+    """Tells the metrics of every connection it opens."""
+
+    def __init__(self, folder: Path, *, settings: ConnectionSettings, metrics: PrometheusMetrics) -> None:
+        super().__init__(folder, settings=settings)
+        self._metrics = metrics
+
+    async def open(self, cluster: Cluster) -> Connection:
+        connection = await super().open(cluster)
+        self._metrics.api.track(connection.name, connection.stats)
+        return connection
+
+
+def connector(settings: Settings, metrics: PrometheusMetrics | None = None) -> FolderConnector:
     limits = ConnectionSettings(max_in_flight=settings.requests_in_flight)
-    return FolderConnector(settings.credentials_dir, settings=limits)
+    if metrics is None:
+        return FolderConnector(settings.credentials_dir, settings=limits)
+    return CountedConnector(settings.credentials_dir, settings=limits, metrics=metrics)
 
 
 def context(settings: Settings, metrics: PrometheusMetrics | None) -> Context:

@@ -7,34 +7,105 @@ objects has the same few hundred series as one with ten. The registry is the dae
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter as Counts
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+_Counts = dict[str, int]
 
 _FAST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+
+class CallStats(Protocol):
+    """Counters of one connection since it was opened (gitops.cluster.connection.ConnectionStats)."""
+
+    @property
+    def requests(self) -> Mapping[str, int]: ...
+    @property
+    def answers(self) -> Mapping[int, int]: ...
+    @property
+    def failures(self) -> Mapping[str, int]: ...
+
+
+class ApiCalls(Collector):
+    """Calls per cluster, read from the connections' own counters when somebody scrapes. Connections come and go (new
+    credentials, a cluster that was away); what an earlier one counted is kept."""
+
+    _FAMILIES = (
+        ("gitops_api_requests", "verb", "Requests sent to API servers, watches included."),
+        ("gitops_api_answers", "code", "Answers of API servers, by HTTP status."),
+        ("gitops_api_failures", "reason", "Requests that got no answer, by reason."),
+    )
+
+    def __init__(self) -> None:
+        self._current: dict[str, CallStats] = {}
+        self._before: dict[str, tuple[_Counts, _Counts, _Counts]] = {}
+
+    def track(self, cluster: str, stats: CallStats) -> None:
+        """A connection was opened to a cluster; the one before it counts no more."""
+        old = self._current.get(cluster)
+        if old is not None and old is not stats:
+            self._before[cluster] = self._counts(cluster)
+        self._current[cluster] = stats
+
+    def collect(self) -> Iterable[Metric]:
+        for index, (name, label, text) in enumerate(self._FAMILIES):
+            family = CounterMetricFamily(name, text, labels=("cluster", label))
+            for cluster in sorted(self._current):
+                for key, count in sorted(self._counts(cluster)[index].items()):
+                    family.add_metric((cluster, key), count)
+            yield family
+
+    def described(self) -> Iterable[tuple[str, str, tuple[str, ...], str]]:
+        return [(f"{name}_total", "counter", ("cluster", label), text) for name, label, text in self._FAMILIES]
+
+    def _counts(self, cluster: str) -> tuple[_Counts, _Counts, _Counts]:
+        before, now = self._before.get(cluster, ({}, {}, {})), self._current[cluster]
+        return (
+            _sum(before[0], now.requests),
+            _sum(before[1], {str(code): count for code, count in list(now.answers.items())}),
+            _sum(before[2], now.failures),
+        )
+
+
+def _sum(a: Mapping[str, int], b: Mapping[str, int]) -> _Counts:
+    # A copy first: the loop may count while the scrape, in its own thread, reads.
+    return dict(Counts(dict(a)) + Counts(dict(b)))
 
 
 class PrometheusMetrics:
     """Counters of one daemon (gitops.reconcile.metrics.Metrics); a method takes about a microsecond, in any thread."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a `_created` series beside each counter tells nobody anything
         self.registry = registry or CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         r = self.registry
-        self._api_calls = Counter(
-            "gitops_api_calls",
-            "Calls to Kubernetes API servers, watches included. code is the HTTP status, or `error` without an answer.",
-            ("cluster", "verb", "code"),
-            registry=r,
-        )
+        self.api = ApiCalls()
+        r.register(self.api)
         self._applies = Counter("gitops_applies", "Objects applied, by result.", ("cluster", "result"), registry=r)
         self._prunes = Counter(
             "gitops_prunes", "Objects deleted because Git no longer has them.", ("cluster",), registry=r
         )
-        self._drifts = Counter("gitops_drifts", "Objects found to differ from Git.", ("cluster", "kind"), registry=r)
+        self._drifts = Counter(
+            "gitops_drifts", "Differences from Git found on clusters, by kind.", ("cluster", "kind"), registry=r
+        )
         self._repairs = Histogram(
             "gitops_repair_seconds",
             "Seconds from the watch event of a foreign change to the answer of the repairing write.",
@@ -63,10 +134,6 @@ class PrometheusMetrics:
             registry=r,
         )
         self._shown: dict[str, set[str]] = {}
-
-    def api_call(self, cluster: str, verb: str, code: int | None) -> None:
-        """One call ended; `verb` as Kubernetes' audit log has it (get, list, watch, patch, …), None = no answer."""
-        self._api_calls.labels(cluster, verb, "error" if code is None else str(code)).inc()
 
     def applied(self, cluster: str, result: str) -> None:
         self._applies.labels(cluster, result).inc()
@@ -111,6 +178,7 @@ class PrometheusMetrics:
 
     def described(self) -> Iterable[tuple[str, str, tuple[str, ...], str]]:
         """Name as scraped, type, labels and help of each metric of ours, in order."""
+        yield from self.api.described()
         for metric in vars(self).values():
             if isinstance(metric, MetricWrapperBase):
                 suffix = "_total" if metric._type == "counter" else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from gitops.cli import documentation
+from gitops.cli.application import application
 from gitops.cli.exits import Exit
 from gitops.metrics import PrometheusMetrics
 from gitops.settings import known_settings
@@ -36,3 +38,23 @@ def test_every_metric_is_described() -> None:
     described = list(PrometheusMetrics().described())
     assert len(described) > 10
     assert all(name.startswith("gitops_") and text for name, _, _, text in described)
+
+
+COMMANDS = re.compile(r"`gitops ([a-z]+)")
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md"])
+def test_documents_name_only_what_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    known = {command.name for command in application.registered_commands}
+    assert set(COMMANDS.findall(text)) <= known
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert ((ROOT / name).parent / link).exists(), f"{name} links to {link}"
+    for target in re.findall(r"`?make ([a-z]+)", text):
+        assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8"), target
+
+
+def test_readme_lists_every_command() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for command in application.registered_commands:
+        assert f"| `gitops {command.name} " in text or f"| `gitops {command.name}`" in text, command.name

@@ -6,6 +6,7 @@ import inspect
 
 from prometheus_client import generate_latest
 
+from gitops.cluster.connection import ConnectionStats
 from gitops.metrics import PrometheusMetrics
 from gitops.model.identity import ClusterName
 from gitops.reconcile.metrics import Metrics, NoMetrics
@@ -21,7 +22,7 @@ def lines(metrics: PrometheusMetrics, name: str) -> list[str]:
 def test_engine_can_count_with_it() -> None:
     def engine(metrics: Metrics) -> None:
         metrics.applied(A, "created")
-        metrics.drifted(A, "Deployment.apps")
+        metrics.drifted(A, "changed")
         metrics.repaired(A, 0.04)
         metrics.pruned(A)
         metrics.fetched("advanced")
@@ -32,7 +33,7 @@ def test_engine_can_count_with_it() -> None:
     metrics = PrometheusMetrics()
     engine(metrics)
     engine(NoMetrics())
-    assert lines(metrics, "gitops_drifts_total") == ['gitops_drifts_total{cluster="dgx-a",kind="Deployment.apps"} 1.0']
+    assert lines(metrics, "gitops_drifts_total") == ['gitops_drifts_total{cluster="dgx-a",kind="changed"} 1.0']
     assert lines(metrics, "gitops_findings_errors") == ["gitops_findings_errors 3.0"]
     assert 'gitops_repair_seconds_bucket{cluster="dgx-a",le="0.05"} 1.0' in lines(metrics, "gitops_repair_seconds")
     for name, member in inspect.getmembers(Metrics, inspect.isfunction):
@@ -60,10 +61,26 @@ def test_cluster_that_left_git_leaves_no_gauge() -> None:
 
 def test_two_daemons_in_one_process_count_apart() -> None:
     one, two = PrometheusMetrics(), PrometheusMetrics()
-    one.api_call("dgx-a", "patch", 200)
-    one.api_call("dgx-a", "get", None)
-    assert lines(one, "gitops_api_calls_total{") == [
-        'gitops_api_calls_total{cluster="dgx-a",code="200",verb="patch"} 1.0',
-        'gitops_api_calls_total{cluster="dgx-a",code="error",verb="get"} 1.0',
+    one.webhook("closed")
+    assert lines(one, "gitops_webhook_deliveries_total{") == ['gitops_webhook_deliveries_total{result="closed"} 1.0']
+    assert lines(two, "gitops_webhook_deliveries_total{") == []
+
+
+def test_calls_are_read_from_the_connections_and_survive_a_new_one() -> None:
+    metrics, first, second = PrometheusMetrics(), ConnectionStats(), ConnectionStats()
+    metrics.api.track(A, first)
+    first.requests["GET"] += 2
+    first.answers[200] += 1
+    first.failures["Timeout"] += 1
+    assert lines(metrics, "gitops_api_requests_total{") == ['gitops_api_requests_total{cluster="dgx-a",verb="GET"} 2.0']
+    metrics.api.track(A, second)
+    second.requests["GET"] += 1
+    second.requests["PATCH"] += 1
+    assert lines(metrics, "gitops_api_requests_total{") == [
+        'gitops_api_requests_total{cluster="dgx-a",verb="GET"} 3.0',
+        'gitops_api_requests_total{cluster="dgx-a",verb="PATCH"} 1.0',
     ]
-    assert lines(two, "gitops_api_calls_total{") == []
+    assert lines(metrics, "gitops_api_answers_total{") == ['gitops_api_answers_total{cluster="dgx-a",code="200"} 1.0']
+    assert lines(metrics, "gitops_api_failures_total{") == [
+        'gitops_api_failures_total{cluster="dgx-a",reason="Timeout"} 1.0'
+    ]

@@ -114,7 +114,7 @@ _SIGNS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "
 def _add_change(twig: Tree, change: ObjectChange) -> None:
     from rich.text import Text
 
-    sign, style = _SIGNS.get(str(change.change), (" ", "dim"))
+    sign, style = _SIGNS.get(str(change.change), ("=", "dim"))
     line = Text(f"{sign} {change.ref}", style=style)
     if change.source:
         line.append(f"  {change.source}", style="dim")

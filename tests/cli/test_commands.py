@@ -1,0 +1,89 @@
+"""The commands around: init, version, mistakes, exit codes, defects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops.cli import application
+from gitops.cli.exits import Exit
+from gitops.settings import SettingsError
+
+TEMPLATE = Path(__file__).resolve().parents[2] / "repo-template"
+
+
+def test_init_copies_a_repository_that_validates(gitops: Any, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "repository"
+    result = gitops("init", target)
+    assert result.code == 0
+    expected = {p.relative_to(TEMPLATE): p.read_bytes() for p in TEMPLATE.rglob("*") if p.is_file()}
+    assert {p.relative_to(target): p.read_bytes() for p in target.rglob("*") if p.is_file()} == expected
+    assert gitops("validate", target).code == 0
+
+
+def test_init_accepts_a_folder_with_git_only(gitops: Any, tmp_path: Path) -> None:
+    (tmp_path / "fresh" / ".git").mkdir(parents=True)
+    assert gitops("init", tmp_path / "fresh").code == 0
+
+
+def test_init_never_overwrites(gitops: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("keep")
+    result = gitops("init", tmp_path)
+    assert result.code == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+def test_version(gitops: Any) -> None:
+    assert gitops("--version").out.startswith("gitops ")
+
+
+def test_help_of_every_command(gitops: Any) -> None:
+    listed = gitops("--help").out
+    for command in ("run", "validate", "plan", "apply", "status", "init"):
+        assert f"  {command} " in listed
+        assert gitops(command, "--help").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run"], "repository.url: name a Git repository"),
+        (["run", "--path", "x", "--repository-url", "https://a.example/b"], "exclude each other"),
+        (["run", "--path", "x", "--set", "poll_intervall=3"], "did you mean poll_interval?"),
+        (["run", "--path", "x", "--set", "poll_interval"], "write it as NAME=VALUE"),
+        (["run", "--path", "x", "--listen", "8080"], "listen: write an address and a port"),
+        (["run", "--config", "/nowhere.yaml"], "/nowhere.yaml: cannot be read"),
+        (["run", "--repository-url", "ext::sh"], "https://, ssh://"),
+        (["apply"], "apply needs --once"),
+        (["status"], "repository.url: name a Git repository"),
+    ],
+)
+def test_mistakes_are_one_line_and_code_2(gitops: Any, arguments: list[str], words: str) -> None:
+    result = gitops(*arguments)
+    assert result.code == 2
+    assert words in result.err
+    assert "Traceback" not in result.err
+
+
+def test_defect_is_a_redacted_traceback_and_code_70(gitops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("cannot read https://bot:s3cr3t@git.example/x.git?key=1")
+
+    monkeypatch.setattr("gitops.cli.folders.compiled_folder", broken)
+    result = gitops("validate", "x")
+    assert result.code == 70
+    assert "RuntimeError: cannot read https://git.example/x.git" in result.err
+    assert "s3cr3t" not in result.err
+
+
+def test_mistakes_are_told_from_defects_by_their_class() -> None:
+    assert application._is_mistake(SettingsError("x"))
+    assert application._is_mistake(FileNotFoundError("x"))
+    assert not application._is_mistake(ValueError("x"))
+    assert not application._is_mistake(KeyError("x"))
+
+
+def test_exit_codes_do_not_collide() -> None:
+    assert len({code.value for code in Exit}) == len(Exit)

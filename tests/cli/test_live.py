@@ -1,0 +1,93 @@
+"""`gitops apply --once`, `plan` and `status` against a real cluster, in the order people use them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops.sim import CRDS
+
+CONFIG = "/api/v1/namespaces/platform/configmaps/echo-page"
+
+
+@pytest.fixture
+def fleet(private_api: Any, template: Path, tmp_path: Path) -> tuple[Any, list[object]]:
+    """A cluster of its own under the name dgx-a, and the arguments that lead to it. dgx-b leaves the repository."""
+    plane = private_api()
+    plane.create_crds(CRDS)
+    (template / "clusters/dgx-b.yaml").unlink()
+    deployment = template / "functions/llama-chat/deployment.yaml"
+    deployment.write_text(deployment.read_text().partition("  # On one cluster only")[0])
+    credentials = tmp_path / "clusters"
+    credentials.mkdir()
+    shutil.copyfile(plane.kubeconfig, credentials / "dgx-a.yaml")
+    return plane, ["--path", template, "--credentials-dir", credentials, "--state-dir", tmp_path / "state"]
+
+
+def changes(body: dict[str, Any]) -> dict[str, str]:
+    return {o["object"]: o["change"] for unit in body["units"].values() for o in unit["objects"]}
+
+
+def test_plan_apply_plan_status(gitops: Any, template: Path, fleet: tuple[Any, list[object]]) -> None:
+    plane, arguments = fleet
+    plan = ["plan", template, *arguments[2:4]]
+
+    before = gitops(*plan, "-f", "json", "--exit-code")
+    assert before.code == 3
+    assert set(changes(json.loads(before.out)).values()) == {"create"}
+    assert plane.get("/api/v1/namespaces/platform") is None, "a plan changes nothing"
+
+    applied = gitops("apply", "--once", *arguments, "-f", "json")
+    report = json.loads(applied.out)
+    assert applied.code == 0, report
+    assert {u["state"] for u in report["units"].values()} == {"Synced"}
+    assert plane.get(CONFIG)["metadata"]["labels"]["gitops/reconciler"] == "demo"
+
+    after = gitops(*plan, "-f", "json", "--exit-code")
+    assert after.code == 0
+    assert set(changes(json.loads(after.out)).values()) == {"unchanged"}
+
+    edit = {"data": {"index.html": "edited"}}
+    query = {"fieldManager": "somebody"}
+    plane.request("PATCH", CONFIG, edit, content_type="application/merge-patch+json", query=query)
+    (template / "functions/embed/function.yaml").unlink()
+    for file in sorted((template / "functions/embed").rglob("*"), reverse=True):
+        file.unlink() if file.is_file() else file.rmdir()
+    (template / "functions/embed").rmdir()
+    drifted = gitops(*plan)
+    assert drifted.code == 0
+    assert "~ ConfigMap platform/echo-page" in drifted.out
+    assert "(by somebody)" in drifted.out
+    assert "- NIMService.apps.nvidia.com" in drifted.out
+    assert plane.get(CONFIG)["data"]["index.html"] == "edited"
+
+    status = gitops("status", "--path", template, "--state-dir", arguments[5], "--units")
+    assert "llama-chat" in status.out
+    assert "function/llama-chat/h100-0@dgx-a" in status.out
+    assert status.code == 4, "nothing plays the operators, so nothing is ready"
+    only = json.loads(gitops("status", "embed", "--path", template, "--state-dir", arguments[5], "-f", "json").out)
+    assert {body["kind"] for body in only.values()} == {"FunctionStatus", "UnitStatus"}
+
+
+def test_apply_says_which_cluster_could_not_be_reached(
+    gitops: Any, template: Path, fleet: tuple[Any, list[object]]
+) -> None:
+    plane, arguments = fleet
+    plane.kill_apiserver()
+    result = gitops("apply", "--once", *arguments)
+    assert result.code == 4
+    assert "cluster dgx-a: unreachable" in result.out
+
+
+def test_apply_with_errors_still_applies_the_rest(gitops: Any, template: Path, fleet: tuple[Any, list[object]]) -> None:
+    plane, arguments = fleet
+    file = template / "functions/embed/deployment.yaml"
+    file.write_text(file.read_text().replace("minInstances: 1", "minInstances: one"))
+    result = gitops("apply", "--once", *arguments)
+    assert result.code == 1
+    assert "functions/embed/deployment.yaml" in result.out
+    assert plane.get(CONFIG) is not None

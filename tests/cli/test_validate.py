@@ -1,0 +1,91 @@
+"""`gitops validate`: exit codes, places, formats, and what it must not import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SPEC = "functions/llama-chat/deployment.yaml"
+
+
+@pytest.fixture
+def broken(template: Path) -> Path:
+    file = template / SPEC
+    file.write_text(file.read_text().replace("minInstances: 2", 'minInstances: "two"'))
+    return template
+
+
+def test_template_is_fine(gitops: Any, template: Path) -> None:
+    result = gitops("validate", template)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.endswith("5 units on 2 clusters\n")
+
+
+def test_error_names_file_and_line_and_shows_it(gitops: Any, broken: Path) -> None:
+    result = gitops("validate", broken)
+    assert result.code == 1
+    lines = result.out.splitlines()
+    number = next(i for i, line in enumerate((broken / SPEC).read_text().splitlines(), 1) if '"two"' in line)
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{SPEC}:{number}: error GO"))
+    assert lines[at + 1] == f'{number:>5} |       minInstances: "two" # in total, spread over the clusters that fit'
+    assert lines[at + 2] == "      |       ^^^^^^^^^^^^"
+    assert lines[at + 3].startswith("   hint: ")
+    assert "1 error" in lines[-1]
+
+
+def test_json_has_stable_keys(gitops: Any, broken: Path) -> None:
+    result = gitops("validate", broken, "--format", "json")
+    assert result.code == 1
+    body = json.loads(result.out)
+    assert set(body) == {"complete", "units", "errors", "findings"}
+    found = next(f for f in body["findings"] if f["severity"] == "error")
+    assert set(found) == {"code", "severity", "file", "line", "message", "hint", "workload", "object", "path"}
+    assert (found["file"], found["workload"]) == (SPEC, "function/llama-chat")
+
+
+def test_other_workloads_are_still_counted(gitops: Any, broken: Path) -> None:
+    assert json.loads(gitops("validate", broken, "-f", "json").out)["units"] == 3
+
+
+@pytest.mark.parametrize("what", ["missing", "file"])
+def test_folder_that_cannot_be_read_is_a_usage_error(gitops: Any, tmp_path: Path, what: str) -> None:
+    (tmp_path / "file").write_text("x")
+    result = gitops("validate", tmp_path / what)
+    assert result.code == 2
+    assert result.err.startswith("gitops: ")
+    assert "Traceback" not in result.err
+
+
+def test_folder_without_a_repository_document_has_a_finding(gitops: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = gitops("validate", tmp_path / "empty")
+    assert result.code == 1
+    assert "gitops.yaml" in result.out
+
+
+def test_unknown_format_is_a_usage_error(gitops: Any, template: Path) -> None:
+    assert gitops("validate", template, "--format", "xml").code == 2
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(gitops: Any, template: Path) -> None:
+    file = template / SPEC
+    file.write_text(file.read_text().replace("minInstances: 2", 'minInstances: "\\e[31m" # \x85\u202e'))
+    out = gitops("validate", template).out
+    assert not any(c in out for c in "\x1b\x85\u202e")
+
+
+def test_neither_kubernetes_nor_asyncio_http_is_imported(template: Path) -> None:
+    code = (
+        "import sys; from gitops.cli.application import run_application\n"
+        "try: run_application(['validate', sys.argv[1]])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print([m for m in ('kubernetes', 'aiohttp', 'apscheduler', 'prometheus_client') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, str(template)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).resolve().parents[2])
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
