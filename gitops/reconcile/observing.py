@@ -73,7 +73,7 @@ def _compared(
     if not real and overridden and not (comparison.lost or comparison.extra):
         record.applied = desired.digest  # what admission made of our apply is the baseline
         return Observation(Sighting.QUIET, comparison)
-    record.applied = b""
+    record.applied, record.unowned = b"", not real
     return Observation(Sighting.DRIFTED if real else Sighting.LOST, comparison)
 
 

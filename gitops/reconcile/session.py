@@ -20,7 +20,7 @@ from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase
 from gitops.cluster.namespaces import NamespaceContents
-from gitops.cluster.parents import ParentStore
+from gitops.cluster.parents import CONFIG_MAP, ParentStore
 from gitops.cluster.reflecting import Event
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
@@ -219,7 +219,8 @@ class Session:
             for c in self._context.registry.children_of(sorted(types))
         }
         self._slices = slices_watch(units)
-        wanted = {*(Watch(gvk, self._selector) for gvk in self._state.kinds()), *self._children}
+        kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
+        wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
         self._watches.want(wanted if self._slices is None else wanted | {self._slices})
 
     def _blow_fuses(self) -> None:

@@ -21,6 +21,7 @@ from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
 from gitops.reconcile.context import Context
 from gitops.reconcile.observing import Observation, Sighting, observe
+from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
 
@@ -91,7 +92,7 @@ class Sightings:
         self._touched(key)
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
-            record.applied = b""
+            record.applied, record.unowned = b"", False
         self._act(key, desired, record, observation)
 
     def _act(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
@@ -104,11 +105,21 @@ class Sightings:
             self._look(key, True)
         elif observation.sighting is Sighting.DIFFERS:
             self._look(key, False)
+        elif observation.sighting is Sighting.SETTLED and self._unsettled(key):
+            self._look(key, False)  # somebody else put right what we may not repair, or had given up
+
+    def _unsettled(self, key: UnitKey) -> bool:
+        unit_state = self._state.units.get(key)
+        return unit_state is not None and unit_state.outcome.state not in (SyncState.SYNCED, SyncState.PENDING)
 
     def _left(self, ref: ObjectRef, uid: str) -> None:
         """An object left the watch: deleted, or relabelled. Which of the two is read before anything is done."""
         found, record = self._state.declared(ref), self._state.objects.get(ref)
-        if found is None or record is None or record.uid != uid:
+        if found is None or record is None:
+            return
+        if record.in_flight:
+            record.left_in_flight = uid  # our own write may have been before it, or have made another object
+        if record.uid != uid:
             return
         record.suspect = True
         record.drifted_at = self._context.clock()
@@ -131,16 +142,16 @@ class Sightings:
         """The answer to our own apply is the new baseline; then whatever arrived meanwhile."""
         pending, record.pending = record.pending, None
         found = self._state.declared(desired.ref)
+        left, record.left_in_flight = record.left_in_flight, ""
         if outcome.error is None and outcome.live is not None:
             self._baseline(desired, record, outcome)
         if found is None:
             return
         key, wanted = found
         self._touched(key)
+        if left and left == record.uid:
+            self._left(desired.ref, left)
         if pending is not None:
-            same = str(pending.get("metadata", {}).get("resourceVersion", "")) == record.resource_version
-            if same:
-                record.awaiting = ""
             self.see(key, wanted, record, pending)
 
     def _baseline(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
@@ -218,6 +229,6 @@ class Sightings:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
         pause = str((live.get("metadata", {}).get("annotations") or {}).get(PAUSE_ANNOTATION, ""))
         for key, record in self._state.parents.items():
-            if parent_name(key) == ref.name and record.pause_until != pause:
+            if parent_name(key) == ref.name and self._state.pauses.get(key, record.pause_until) != pause:
                 self._state.pauses[key] = pause
                 self._look(key, False)

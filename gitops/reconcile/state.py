@@ -40,11 +40,13 @@ class ObjectRecord:
     values: bytes = b""  # digest of the owned values
     applied: bytes = b""  # digest of the desired object that it satisfies
     last_desired: bytes = b""  # digest of the desired object last compared or applied
+    unowned: bool = False  # while not satisfied: every value is right, but some are not ours any more
     deleting: bool = False
     awaiting: str = ""  # resourceVersion that our last write answered, until the watch has caught up with it
     suspect: bool = False  # it left the watch: deleted or relabelled, to be read before anything is done
     in_flight: bool = False  # our own write is under way: events wait in `pending`
     pending: Mapping[str, Any] | None = None
+    left_in_flight: str = ""  # uid of an object of this name that left the watch meanwhile
     mark: AppliedMark | None = None
     outlook: Outlook | None = None  # the verdict on it, now and by time alone
     overridden: tuple[tuple[str | int, ...], ...] = ()  # paths that admission changed in our last apply

@@ -178,7 +178,7 @@ class UnitWork:
         return steps
 
     def _right_but_not_ours(self, step: Apply) -> bool:
-        """Whether only ownership would be repaired: where repairs are forbidden or given up, that is nothing to tell."""
+        """Whether only ownership would be repaired: where repair is forbidden or given up, that is nothing to tell."""
         record = self._state.objects.get(step.object.ref)
         return step.reason is Reason.DRIFT and record is not None and bool(record.uid) and record.unowned
 

@@ -181,10 +181,8 @@ class FaultProxy:
                 _cut(incoming)
             case faults.Delay(seconds):
                 await asyncio.sleep(seconds)
-            case faults.Hold():
-                action.arrived.set()
-                while not action.released.is_set():  # noqa: ASYNC110 (released from another thread)
-                    await asyncio.sleep(0.002)
+            case faults.Hold() if not isinstance(action, faults.HoldAnswer):
+                await _held(action)
             case _:
                 pass
         return await self._forward(action, request, incoming)
@@ -195,6 +193,8 @@ class FaultProxy:
             if isinstance(action, faults.LoseAnswer):
                 await upstream.read()
                 _cut(incoming)
+            if isinstance(action, faults.HoldAnswer):
+                await _held(action)
             request.status = upstream.status
             headers = _forwarded(upstream.headers)
             if "Content-Length" in upstream.headers:
@@ -228,6 +228,12 @@ class FaultProxy:
                 yield response
         except aiohttp.ClientError:
             _cut(incoming)
+
+
+async def _held(hold: faults.Hold) -> None:
+    hold.arrived.set()
+    while not hold.released.is_set():  # noqa: ASYNC110 (released from another thread)
+        await asyncio.sleep(0.002)
 
 
 def _cut(incoming: web.BaseRequest) -> None:

@@ -128,6 +128,11 @@ class Hold:
         self.released.set()
 
 
+@dataclass(frozen=True, slots=True)
+class HoldAnswer(Hold):
+    """Forward, let the API server do it (then `arrived` is set), and keep its answer back until `release()`."""
+
+
 Action = Answer | Delay | Cut | LoseAnswer | CutAfter | FreezeAfter | WatchError | Hold
 
 TOO_MANY = Answer(429, "TooManyRequests", "too many requests", retry_after=1)

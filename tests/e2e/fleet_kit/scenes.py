@@ -73,14 +73,14 @@ def key_of(name: str, cluster_name: str = DGX) -> UnitKey:
 
 def unit(fleet: Fleet, name: str, cluster_name: str = DGX) -> UnitState:
     """Where a bundle's unit stands in the engine."""
-    return fleet.engine.workers[cluster_name].state.units[key_of(name, cluster_name)]  # type: ignore[index]
+    return fleet.engine.workers[cluster_name].state.units[key_of(name, cluster_name)]
 
 
 def outcome_is(fleet: Fleet, name: str, *states: SyncState, cluster_name: str = DGX) -> Callable[[], bool]:
     """A condition: the bundle's unit stands so, and nothing is being done."""
 
     def condition() -> bool:
-        worker = fleet.engine.workers.get(cluster_name)  # type: ignore[call-overload]
+        worker = fleet.engine.workers.get(cluster_name)
         found = worker.state.units.get(key_of(name, cluster_name)) if worker is not None else None
         return found is not None and found.outcome.state in states and not worker.busy and not fleet.engine.looking
 
