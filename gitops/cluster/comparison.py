@@ -186,7 +186,7 @@ def _item_ownership(
         else:
             yield from _beyond(node, owned, [])
         return
-    ours = list_items.owned_items(node, shape)
+    ours = list_items.owned_items(node)
     keys = list_items.resolve(declared, shape, ours)
     yield from _beyond(node, owned, [ours[key][0] for key in keys if key in ours])
     for position, (item, key) in enumerate(zip(declared, keys, strict=True)):
@@ -204,7 +204,7 @@ def _item_ownership(
 def _beyond(node: Tree | None, owned: OwnedPath, declared: Sequence[Element]) -> Iterator[tuple[str, OwnedPath]]:
     """What is owned below a node outside the declared children."""
     for name, sub in (node or {}).items():
-        element = Element.parse(name)
+        element = managed_fields.parse_element(name)
         if element is not None and element not in declared:
             for path in managed_fields.members(sub, (*owned, element)):
                 yield _EXTRA, path
@@ -319,7 +319,7 @@ class _Values:
         path: Path,
         owned: OwnedPath,
     ) -> None:
-        ours = list_items.owned_items(node, shape)
+        ours = list_items.owned_items(node)
         places = list_items.positions(live, shape)
         keys = list_items.resolve(declared, shape, ours, places)
         order: list[tuple[int, str]] = []

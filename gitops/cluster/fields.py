@@ -134,7 +134,7 @@ def _project_items(declared: list[Any], live: list[Any], node: Tree) -> Any:
     shape = list_items.shape_of(node)
     if shape.layout is Layout.ATOMIC:
         return live
-    owned = list_items.owned_items(node, shape)
+    owned = list_items.owned_items(node)
     places = list_items.positions(live, shape)
     order: list[int] = []
     found: list[Any] = []

@@ -9,6 +9,7 @@ rest.
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,10 @@ from typing import Any
 
 import msgspec
 
-from gitops.cluster.managed_fields import Element, ElementKind, Tree
+from gitops.cluster.managed_fields import Element, ElementKind, Tree, parse_element
 
 Key = tuple[Any, ...]
 
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _MISSING = object()
 
@@ -52,10 +52,27 @@ def shape_of(node: Tree | None) -> Shape:
     for name in node:
         prefix = name[:2]
         if prefix == "k:":
-            return Shape(Layout.KEYED, tuple(sorted(_decode(name[2:]))))
+            return _keyed_by(name)
         if prefix == "v:":
             return _SET
     return _ATOMIC
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _keyed_by(name: str) -> Shape:
+    element = parse_element(name)
+    return Shape(Layout.KEYED, tuple(pair[0] for pair in element.value) if element is not None else ())
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _item_key(name: str) -> tuple[Key, Element] | None:
+    """Key and element of an item's name in a tree; None when it is no item."""
+    element = parse_element(name)
+    if element is None or element.kind not in (ElementKind.KEY, ElementKind.VALUE):
+        return None
+    if element.kind is ElementKind.VALUE:
+        return (_hashable(element.value),), element
+    return tuple(_hashable(value) for _, value in element.value), element
 
 
 def shape_by_all(node: Tree | None, others: Iterable[Tree]) -> Shape:
@@ -79,28 +96,26 @@ def key_of(item: Any, shape: Shape) -> Key:
         return (_hashable(item),)
     if not isinstance(item, dict):
         return (_hashable(item), _MISSING)
+    if len(shape.names) == 1:
+        return (_hashable(item.get(shape.names[0], _MISSING)),)
     return tuple(_hashable(item.get(name, _MISSING)) for name in shape.names)
 
 
 def _hashable(value: Any) -> Any:
+    if type(value) is str:
+        return value
     if isinstance(value, bool):
         return ("bool", value)  # True is 1 to Python, not to an API server
     return _encode(value) if isinstance(value, (dict, list)) else value
 
 
-def owned_items(node: Tree | None, shape: Shape) -> dict[Key, tuple[Element, Tree]]:
+def owned_items(node: Tree | None) -> dict[Key, tuple[Element, Tree]]:
     """The items a node owns, by key."""
     found: dict[Key, tuple[Element, Tree]] = {}
-    if node is None:
-        return found
-    for name, sub in node.items():
-        if name[:2] == "k:":
-            values = _decode(name[2:])
-            key = tuple(_hashable(values.get(n, _MISSING)) for n in shape.names)
-            found[key] = (Element(ElementKind.KEY, tuple(sorted(values.items()))), sub)
-        elif name[:2] == "v:":
-            value = _decode(name[2:])
-            found[(_hashable(value),)] = (Element(ElementKind.VALUE, value), sub)
+    for name, sub in (node or {}).items():
+        item = _item_key(name)
+        if item is not None:
+            found[item[0]] = (item[1], sub)
     return found
 
 
@@ -108,7 +123,11 @@ def positions(items: Sequence[Any], shape: Shape) -> dict[Key, list[int]]:
     """Where each key stands in a list; more than one place is a duplicate."""
     found: dict[Key, list[int]] = {}
     for position, item in enumerate(items):
-        found.setdefault(key_of(item, shape), []).append(position)
+        key = key_of(item, shape)
+        if key in found:
+            found[key].append(position)
+        else:
+            found[key] = [position]
     return found
 
 

@@ -10,6 +10,7 @@ Pure functions on decoded JSON. `Tree` is the decoded fieldsV1 (or a node of it)
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,26 +41,28 @@ class Element:
     kind: ElementKind
     value: Any
 
-    @classmethod
-    def parse(cls, name: str) -> Element | None:
-        """A child's name in a tree; None for `.` and for what this version does not know."""
-        prefix, text = name[:2], name[2:]
-        if prefix == "f:":
-            return cls(ElementKind.FIELD, text)
-        if prefix == "k:":
-            return cls(ElementKind.KEY, tuple(sorted(_decode(text).items())))
-        if prefix == "v:":
-            return cls(ElementKind.VALUE, _decode(text))
-        if prefix == "i:":
-            return cls(ElementKind.INDEX, int(text))
-        return None
-
     def __str__(self) -> str:
         if self.kind is ElementKind.FIELD:
             return str(self.value)
         if self.kind is ElementKind.KEY:
             return "[" + ",".join(f"{name}={value}" for name, value in self.value) + "]"
         return f"[{self.value}]"
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def parse_element(name: str) -> Element | None:
+    """A child's name in a tree; None for `.` and for what this version does not know. Cached: the same names come with
+    every event of every object."""
+    prefix, text = name[:2], name[2:]
+    if prefix == "f:":
+        return Element(ElementKind.FIELD, text)
+    if prefix == "k:":
+        return Element(ElementKind.KEY, tuple(sorted(_decode(text).items())))
+    if prefix == "v:":
+        return Element(ElementKind.VALUE, _decode(text))
+    if prefix == "i:":
+        return Element(ElementKind.INDEX, int(text))
+    return None
 
 
 OwnedPath = tuple[Element, ...]
@@ -143,7 +146,7 @@ def child(node: Tree, element: Element) -> Tree | None:
         found = node.get(f"f:{element.value}")
     else:
         found = next(
-            (sub for name, sub in node.items() if name[:1] == element.kind and Element.parse(name) == element), None
+            (sub for name, sub in node.items() if name[:1] == element.kind and parse_element(name) == element), None
         )
     return found if isinstance(found, dict) else None
 
@@ -163,6 +166,6 @@ def members(tree: Tree, path: OwnedPath = ()) -> Iterator[OwnedPath]:
     if path and is_member(tree):
         yield path
     for name, sub in tree.items():
-        element = Element.parse(name)
+        element = parse_element(name)
         if element is not None and isinstance(sub, dict):
             yield from members(sub, (*path, element))

@@ -72,7 +72,7 @@ def _item_element(items: list[Any], position: int, node: Tree | None) -> Element
     if position >= len(items):
         return None
     if shape.layout in (Layout.KEYED, Layout.SET):
-        owned = list_items.owned_items(node, shape)
+        owned = list_items.owned_items(node)
         key = list_items.resolve(items, shape, owned)[position]
         return owned[key][0] if key in owned else list_items.element_of(items[position], shape, key)
     item = items[position]
