@@ -164,7 +164,7 @@ class Applier(Objects):
         else:
             result = ApplyResult.CONFIGURED
         payload: dict[str, Any] = msgspec.json.decode(sent)
-        comparison = fields.compare(payload, live, self.manager)
+        differences = () if _holds(live, payload) else fields.compare(payload, live, self.manager).differences
         fingerprint = fields.fingerprint(payload, live, self.manager)
         return ApplyOutcome(
             ref=obj.ref,
@@ -176,7 +176,7 @@ class Applier(Objects):
             generation=metadata.get("generation", 0),
             entry_digest=fingerprint.entry_digest,
             values_digest=fingerprint.values_digest,
-            overridden=tuple(difference.path for difference in comparison.differences),
+            overridden=tuple(difference.path for difference in differences),
             warnings=response.warnings[:MAX_WARNINGS],
             live=live,
         )
@@ -192,6 +192,16 @@ class Applier(Objects):
         if isinstance(answer, ApiError):
             return _failed(ref, gvk, answer)
         return _adopted(ref, gvk, answer, ApplyResult.CONFIGURED)
+
+
+def _holds(live: Any, sent: Any) -> bool:
+    """Whether every value that was sent is there literally: nothing was overridden then. Most answers are so, and
+    this is a tenth of the cost of a comparison."""
+    if isinstance(sent, dict):
+        return isinstance(live, dict) and all(key in live and _holds(live[key], value) for key, value in sent.items())
+    if isinstance(sent, list):
+        return isinstance(live, list) and len(live) == len(sent) and all(map(_holds, live, sent))
+    return bool(live == sent)
 
 
 def _edited(

@@ -39,6 +39,8 @@ def observe(
     `content_applied`: the parent says that this very content was applied completely before, so what differs at first
     sight is drift that happened while nobody watched, not a change in Git.
     """
+    if _is_echo(record, live):
+        return Observation(Sighting.STALE)
     body = desired.body
     print_ = fields.fingerprint(body, live, manager)
     if _overtaken(record, print_.uid, print_.resource_version):
@@ -75,6 +77,15 @@ def _compared(
         return Observation(Sighting.QUIET, comparison)
     record.applied, record.unowned = b"", not real
     return Observation(Sighting.DRIFTED if real else Sighting.LOST, comparison)
+
+
+def _is_echo(record: ObjectRecord, live: Mapping[str, Any]) -> bool:
+    """Whether the event is what the answer to our own write said already: most events during a rollout are."""
+    metadata = live.get("metadata") or {}
+    if not record.awaiting or metadata.get("resourceVersion") != record.awaiting or metadata.get("uid") != record.uid:
+        return False
+    record.awaiting = ""
+    return True
 
 
 def _overtaken(record: ObjectRecord, uid: str, version: str) -> bool:
