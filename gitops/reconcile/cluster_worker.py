@@ -18,13 +18,16 @@ from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, ReconcilerName, UnitKey
 from gitops.reconcile.context import Context
 from gitops.reconcile.judging import judge
-from gitops.reconcile.session import Refused, Session, Told
+from gitops.reconcile.session import Refused, Session, Told, identify
 from gitops.reconcile.state import Assignment, ClusterState
 
 _log = logging.getLogger(__name__)
 
 UNREACHABLE_AFTER = 8.0
 """Seconds without an answer before a cluster is called unreachable: a renewal and its repetition."""
+
+JUDGE_AFTER = 0.1
+"""Seconds in which what moves of a unit is judged once: a rollout moves each of its objects several times."""
 
 CREDENTIALS_CHECK = 30.0
 """Seconds between looks at credentials that are missing."""
@@ -86,6 +89,8 @@ class ClusterWorker:
         self._heard_at: float | None = None
         self._stopping = False
         self._timers: dict[UnitKey, asyncio.TimerHandle] = {}
+        self._moved: set[UnitKey] = set()
+        self._judging: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -109,7 +114,7 @@ class ClusterWorker:
         if self._session is not None:
             await self._session.close(grace=0.0)
             self._session = None
-        for timer in self._timers.values():
+        for timer in (*self._timers.values(), *filter(None, [self._judging])):
             timer.cancel()
         if self.uid is not None:
             self._identities.pop(self.uid, None)
@@ -143,25 +148,28 @@ class ClusterWorker:
 
     async def _one_session(self) -> None:
         connection = await self._connector.open(self.document)
-        told = Told(parents_known=self._on_parents, touched=self.touch, heartbeat=self._heartbeat)
-        session = Session(connection, self.state, self._context, told, claim=self._claim)
+        session: Session | None = None
         try:
+            self._identify(await identify(connection))
+            told = Told(parents_known=self._on_parents, touched=self.touch, heartbeat=self._heartbeat)
+            session = Session(connection, self.state, self._context, told, claim=self._claim)
             await session.prepare(self.document)
-            self._identify(session.uid)
             self._session = session
             await session.serve(until=self._outdated)
         finally:
-            if self._session is not session or not self._stopping:
+            if session is None:
+                await connection.close()
+            elif self._session is not session or not self._stopping:
                 self._session = None
                 await session.close(grace=1.0)
 
     def _outdated(self) -> bool:
         return self._connector.changed(self.document)
 
-    def _identify(self, uid: ClusterUid | None) -> None:
+    def _identify(self, uid: ClusterUid) -> None:
         """Another cluster under an old name is first contact: what was known of the old one proves nothing there. One
         cluster under two names would fight with itself: the second name is refused."""
-        holder = self._identities.setdefault(uid, self.name) if uid is not None else self.name
+        holder = self._identities.setdefault(uid, self.name)
         if holder != self.name:
             raise Refused(f"it is the same cluster as {holder} (uid of kube-system): one of the two documents must go")
         if self.uid is not None and uid != self.uid:
@@ -259,9 +267,22 @@ class ClusterWorker:
             await session.attempted()
 
     def touch(self, key: UnitKey) -> None:
-        """Something of a unit moved: judge it anew and tell, and again when time alone may change it."""
+        """Something of a unit moved: judge it anew soon and tell."""
+        self._moved.add(key)
+        if self._judging is None:
+            self._judging = asyncio.get_running_loop().call_later(JUDGE_AFTER, self.judge)
+        self._touched(self.name, key)
+
+    def judge(self) -> None:
+        """Judge the units of which something moved, and plan to do so again when time alone may change them."""
+        if self._judging is not None:
+            self._judging.cancel()
+            self._judging = None
+        moved, self._moved = self._moved, set()
         session = self._session
-        if session is not None:
+        if session is None:
+            return
+        for key in moved:
             at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
             timer = self._timers.pop(key, None)
             if timer is not None:
@@ -269,4 +290,3 @@ class ClusterWorker:
             if at is not None:
                 delay = max(0.05, at - self._context.wall())
                 self._timers[key] = asyncio.get_running_loop().call_later(delay, self.touch, key)
-        self._touched(self.name, key)

@@ -233,6 +233,7 @@ class Engine:
         await self._use_status_branch(head)
         await self._assign(head)
         self._writer.dirty()
+        self._writer.hurry()
 
     def _contact(self, head: Head) -> bool:
         """Start workers for new clusters; True when there are any."""
@@ -345,6 +346,8 @@ class Engine:
     def _render(self) -> bool:
         if self._head is None:
             return False
+        for worker in self.workers.values():
+            worker.judge()
         units, self._dirty_units = self._dirty_units, set()
         clusters, self._dirty_clusters = self._dirty_clusters, set()
         findings, self._findings_changed = self._findings_changed, False

@@ -7,6 +7,7 @@ push keeps everything for the next attempt. The branch is a projection: losing i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
@@ -306,6 +307,7 @@ class StatusWriter:
         self._dirty = asyncio.Event()
         self._store: StatusStore | None = None
         self._refusals = 0
+        self._hurried = asyncio.Event()
         self.problem = ""
         """Why the last push did not succeed; "" when it did."""
 
@@ -330,7 +332,18 @@ class StatusWriter:
             await asyncio.sleep(options.status_debounce)
             written = await self.flush()
             pause = max(0.0, options.status_interval - options.status_debounce) if written else 0.0
-            await asyncio.sleep(min(LONGEST_PAUSE, pause * 2**self._refusals))
+            await self._pause(min(LONGEST_PAUSE, pause * 2**self._refusals))
+
+    def hurry(self) -> None:
+        """A new head came: somebody may have mended what refused our pushes."""
+        if self._refusals:
+            self._hurried.set()
+
+    async def _pause(self, seconds: float) -> None:
+        self._hurried.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
 
     async def flush(self) -> bool:
         """Render and push now; True when something was pushed or could not be."""

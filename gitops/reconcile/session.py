@@ -20,6 +20,7 @@ from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase
 from gitops.cluster.namespaces import NamespaceContents
+from gitops.cluster.objects import Objects
 from gitops.cluster.parents import CONFIG_MAP, ParentStore
 from gitops.cluster.reflecting import Event
 from gitops.model.documents import Cluster
@@ -102,7 +103,6 @@ class Session:
             self._run_unit, parallel=context.options.parallel_units, name=f"unit on {state.name}"
         )
         self._selector = f"{RECONCILER_LABEL}={state.reconciler}"
-        self.uid: ClusterUid | None = None
         self._children: set[Watch] = set()
         self._slices: Watch | None = None
         self.serving = Serving(self._applier)
@@ -112,11 +112,7 @@ class Session:
     # -- life --------------------------------------------------------------------------------------------------------
 
     async def prepare(self, document: Cluster) -> None:
-        """Identify the cluster, make our namespaces, take the claim. Raises RequestFailed or Refused."""
-        uid = await claims.cluster_uid(self._applier)
-        if isinstance(uid, ApiError):
-            raise _raised(uid)
-        self.uid = uid
+        """Make our namespaces and take the claim. Raises RequestFailed or Refused."""
         labels = document.spec.namespaceTemplate.labels
         error = await claims.ensure_namespaces(self._applier, manager=self._state.manager, preflight_labels=labels)
         if error is not None:
@@ -319,6 +315,14 @@ class Session:
 
     def _stage_of(self, gvk: GroupVersionKind) -> Stage:
         return stage_of(gvk, self._context.registry)
+
+
+async def identify(connection: Connection) -> ClusterUid:
+    """Which cluster this is, before anything is written there. Raises RequestFailed or Refused."""
+    uid = await claims.cluster_uid(Objects(connection, Discovery(connection)))
+    if isinstance(uid, ApiError):
+        raise _raised(uid)
+    return uid
 
 
 def _raised(error: ApiError) -> Exception:
