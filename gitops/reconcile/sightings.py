@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitops.cluster.applying import ApplyOutcome
-from gitops.cluster.parents import PAUSE_ANNOTATION
+from gitops.cluster.parents import read_parent
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import ObjectRef, UnitKey
-from gitops.plan.parents import SYSTEM_NAMESPACE, parent_name
+from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord
 from gitops.plan.units import DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
@@ -61,7 +61,7 @@ class Sightings:
 
     def _changed(self, ref: ObjectRef, live: Mapping[str, Any]) -> None:
         if ref.namespace == SYSTEM_NAMESPACE and ref.kind == "ConfigMap":
-            self._parent_seen(ref, live)
+            self._parent_seen(live)
         found = self._state.declared(ref)
         if found is None:
             return
@@ -225,10 +225,12 @@ class Sightings:
         ]
         self._touched(key)
 
-    def _parent_seen(self, ref: ObjectRef, live: Mapping[str, Any]) -> None:
+    def _parent_seen(self, live: Mapping[str, Any]) -> None:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
-        pause = str((live.get("metadata", {}).get("annotations") or {}).get(PAUSE_ANNOTATION, ""))
-        for key, record in self._state.parents.items():
-            if parent_name(key) == ref.name and self._state.pauses.get(key, record.pause_until) != pause:
-                self._state.pauses[key] = pause
-                self._look(key, False)
+        seen = read_parent(live, cluster=self._state.name)
+        known = self._state.parents.get(seen.unit) if isinstance(seen, ParentRecord) else None
+        if known is None or not isinstance(seen, ParentRecord):
+            return
+        if self._state.pauses.get(seen.unit, known.pause_until) != seen.pause_until:
+            self._state.pauses[seen.unit] = seen.pause_until
+            self._look(seen.unit, False)
