@@ -225,8 +225,8 @@ class Engine:
             return
         self._context.metrics.compiled(self._context.clock() - started, len(head.compilation.errors))
         self._tell_findings(head)
+        self._findings_changed |= self._head is None or _tells(self._head) != _tells(head)
         self._head = head
-        self._findings_changed = True
         if head.compilation.repository is None:
             self._writer.dirty()
             return  # nothing can be known of a repository whose own document is broken (I1)
@@ -343,7 +343,7 @@ class Engine:
             self._dirty_units.add(key)
         self._writer.dirty()
 
-    def _render(self) -> bool:
+    async def _render(self) -> bool:
         if self._head is None:
             return False
         for worker in self.workers.values():
@@ -352,7 +352,7 @@ class Engine:
         clusters, self._dirty_clusters = self._dirty_clusters, set()
         findings, self._findings_changed = self._findings_changed, False
         writing = {n: w for n, w in self.workers.items() if not w.standby}
-        self._reporter.render(
+        await self._reporter.render(
             self._head,
             writing,
             branch=self._source.branch,
@@ -393,6 +393,11 @@ class Engine:
             async with asyncio.timeout(grace / 4):
                 await self._writer.flush()
         await asyncio.gather(*(w.stop() for w in self.workers.values()))
+
+
+def _tells(head: Head) -> tuple[object, ...]:
+    """What status files say of a head itself, besides of its units."""
+    return head.compilation.findings, head.held, head.units.keys()
 
 
 def _contact_words(worker: ClusterWorker) -> str:

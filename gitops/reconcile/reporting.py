@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
 import yaml
@@ -24,7 +24,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.heads import Head
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import UnitState
-from gitops.report.paths import unit_path
+from gitops.report.paths import unit_path, workload_path
 from gitops.report.readme import render_readme
 from gitops.report.status_files import (
     UnitReport,
@@ -45,6 +45,9 @@ DRIFT_FOLDER = "drift"
 FOLDERS = ("status", DRIFT_FOLDER)
 """What we write on the status branch; other folders there are others'."""
 
+RENDERED_AT_ONCE = 10
+"""Files rendered without a pause: some milliseconds, in which no event is taken in."""
+
 LONGEST_PAUSE = 300.0
 """Seconds between pushes that the server keeps refusing: the same push will be refused until people act."""
 
@@ -59,10 +62,12 @@ class Reporter:
         self._workloads: dict[WorkloadRef, WorkloadReport] = {}
         self._clusters: dict[ClusterName, ClusterStatus] = {}
         self._restored: set[UnitKey] = set()
+        self._placed: frozenset[UnitKey] | None = None  # whose places the file says
 
     def load(self, files: Mapping[str, bytes]) -> None:
         """What the branch holds now."""
         self.files = dict(files)
+        self._placed = None
 
     def restore(self, key: UnitKey, unit: UnitState) -> None:
         """After a restart, what the unit's file says tells since when it is as it is."""
@@ -73,7 +78,7 @@ class Reporter:
         if previous is not None and unit.memory.status is None:
             unit.memory = previous.unit_memory()
 
-    def render(
+    async def render(
         self,
         head: Head,
         workers: Mapping[ClusterName, ClusterWorker],
@@ -83,7 +88,10 @@ class Reporter:
         clusters: Iterable[ClusterName],
         findings_changed: bool,
     ) -> None:
-        """Bring `pending` up to date for these units and clusters, and all that is above them."""
+        """Bring `pending` up to date for these units and clusters, and all that is above them.
+
+        Other work of the loop goes on meanwhile; what it changes is dirty again.
+        """
         dirty_clusters = set(clusters)
         dirty_units = {*units, *(k for n in dirty_clusters if n in workers for k in workers[n].state.units)}
         dirty_workloads = {k.workload for k in dirty_units}
@@ -91,13 +99,33 @@ class Reporter:
             dirty_workloads |= {*head.held, *self._workloads, *(k.workload for k in head.units)}
             dirty_units |= {k for n in workers for k in workers[n].state.units}
         held = _held_sentences(head)
-        for key in sorted(dirty_units):
+        for count, key in enumerate(sorted(dirty_units)):
             self._unit(head, workers, key, held.get(key.workload, ()))
-        for workload in sorted(dirty_workloads):
-            self._workload(head, workers, workload, held.get(workload, ()))
+            if count % RENDERED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        instances: dict[WorkloadRef, list[tuple[ClusterWorker, UnitKey]]] = {}
+        for worker in workers.values():
+            for key in worker.state.units:
+                instances.setdefault(key.workload, []).append((worker, key))
+        declared: dict[WorkloadRef, set[str]] = {}
+        for key, unit in head.units.items():
+            declared.setdefault(key.workload, set()).add(unit.version)
+        for count, workload in enumerate(sorted(dirty_workloads)):
+            versions = declared.get(workload)
+            self._workload(
+                workload,
+                instances.get(workload, ()),
+                known=versions is not None or workload in head.held,
+                version=", ".join(sorted(versions - {""})) if versions else "",
+                held=held.get(workload, ()),
+            )
+            if count % RENDERED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         for name in sorted({*dirty_clusters, *(k.cluster for k in dirty_units)}):
             self._cluster(workers, name)
-        self._put(*render_placements(list(head.units), previous=self.files.get("status/placements.yaml")))
+        if self._placed != head.units.keys():
+            self._placed = frozenset(head.units)
+            self._put(*render_placements(list(head.units), previous=self.files.get("status/placements.yaml")))
         self._put(
             *render_readme(
                 head=head.commit,
@@ -164,20 +192,19 @@ class Reporter:
 
     def _workload(
         self,
-        head: Head,
-        workers: Mapping[ClusterName, ClusterWorker],
         workload: WorkloadRef,
+        instances: Iterable[tuple[ClusterWorker, UnitKey]],
+        *,
+        known: bool,
+        version: str,
         held: tuple[str, ...],
     ) -> None:
         views = [
             _view(worker, key, state)
-            for worker in workers.values()
-            for key, state in worker.state.units.items()
-            if key.workload == workload and worker.state.unit(key) is not None
+            for worker, key in instances
+            if (state := worker.state.units.get(key)) is not None and worker.state.unit(key) is not None
         ]
-        known = workload in {k.workload for k in head.units} or workload in head.held
-        probe = WorkloadReport(workload, bundle_status([], now=0.0))
-        path, _ = render_workload(probe)
+        path = workload_path(workload)
         if not known and not views:
             self._workloads.pop(workload, None)
             self._put(path, None)
@@ -193,8 +220,7 @@ class Reporter:
             )
         else:
             status = bundle_status(views, now=now, previous=previous.pair if previous else None)
-        versions = {u.version for k, u in head.units.items() if k.workload == workload and u.version}
-        report = WorkloadReport(workload, status, version=", ".join(sorted(versions)), held=held)
+        report = WorkloadReport(workload, status, version=version, held=held)
         self._workloads[workload] = report
         self._put(*render_workload(report, previous=self.files.get(path)))
 
@@ -298,7 +324,7 @@ class StatusWriter:
         context: Context,
         *,
         source: Source,
-        render: Callable[[], bool],
+        render: Callable[[], Awaitable[bool]],
     ) -> None:
         self._reporter = reporter
         self._context = context
@@ -307,6 +333,7 @@ class StatusWriter:
         self._dirty = asyncio.Event()
         self._store: StatusStore | None = None
         self._refusals = 0
+        self._rendering = False
         self._hurried = asyncio.Event()
         self.problem = ""
         """Why the last push did not succeed; "" when it did."""
@@ -319,7 +346,7 @@ class StatusWriter:
     @property
     def pending(self) -> bool:
         """Is anything rendered or to be rendered, and not pushed?"""
-        return self._dirty.is_set() or bool(self._reporter.pending)
+        return self._dirty.is_set() or self._rendering or bool(self._reporter.pending)
 
     def dirty(self) -> None:
         self._dirty.set()
@@ -348,8 +375,12 @@ class StatusWriter:
     async def flush(self) -> bool:
         """Render and push now; True when something was pushed or could not be."""
         self._dirty.clear()
-        if self._store is None or not self._render():
-            return False
+        self._rendering = True
+        try:
+            if self._store is None or not await self._render():
+                return False
+        finally:
+            self._rendering = False
         store, changes = self._store, dict(self._reporter.pending)
         if not changes:
             return False

@@ -7,6 +7,7 @@ kept as it is, byte for byte (`previous`). No ages, no resource versions, no unb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +25,11 @@ from gitops.report.paths import cluster_path, placements_path, unit_path, worklo
 
 LIST_LIMIT = 100
 _HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
-_NO_MEANING = frozenset({"message", "cause", "since"})
+_NO_MEANING = re.compile(rb"^( *(?:- )?)(?:message|cause|since):.*$", re.MULTILINE)
+"""Lines that are no part of the meaning. Every value of our files is on one line (texts.one_line), so lines tell, and
+nothing has to be parsed: that was most of the cost of a status commit."""
+
+_FIELD = re.compile(rb"^(apiVersion|status|since|previouslyActive): '?([^'\n]*)'?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +179,14 @@ def render_placements(units: Sequence[UnitKey], *, previous: bytes | None = None
 
 def read_since(data: bytes | None) -> Previous | None:
     """What a status file said; None for no file and for one that is not ours. Never raises: it is only a projection."""
-    body = _load(data)
-    if body is None or not isinstance(body.get("status"), str):
+    found = {name.decode(): value.decode(errors="replace") for name, value in _FIELD.findall(data or b"")}
+    if found.get("apiVersion") != API_VERSION or not found.get("status"):
         return None
     try:
-        since = datetime.fromisoformat(str(body.get("since"))).timestamp()
+        since = datetime.fromisoformat(found.get("since", "")).timestamp()
     except ValueError:
         return None
-    return Previous(body["status"], since, body.get("previouslyActive") is True)
+    return Previous(found["status"], since, found.get("previouslyActive") == "true")
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------
@@ -199,12 +204,9 @@ def object_text(ref: ObjectRef) -> str:
 
 def emit(body: Mapping[str, Any], previous: bytes | None) -> bytes:
     """The file's bytes; `previous` itself when that means the same. Empty fields are left out."""
-    lean = _lean(**body)
-    before = _load(previous)
-    if previous is not None and before is not None and _meaning(before) == _meaning(lean):
-        return previous
-    text = yaml.dump(lean, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2000)
-    return (_HEADER + str(text)).encode()
+    text = yaml.dump(_lean(**body), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+    data = (_HEADER + str(text)).encode()
+    return previous if previous is not None and _meaning(previous) == _meaning(data) else data
 
 
 def _lean(**fields: Any) -> dict[str, Any]:
@@ -230,19 +232,5 @@ def _instance(view: InstanceView) -> dict[str, Any]:
     )
 
 
-def _load(data: bytes | None) -> dict[str, Any] | None:
-    if not data or len(data) > 4_000_000:
-        return None
-    try:
-        body = yaml.load(data, yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, UnicodeError, RecursionError):
-        return None
-    return body if isinstance(body, dict) and body.get("apiVersion") == API_VERSION else None
-
-
-def _meaning(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _meaning(v) for k, v in value.items() if k not in _NO_MEANING}
-    if isinstance(value, list):
-        return [_meaning(v) for v in value]
-    return value
+def _meaning(data: bytes) -> bytes:
+    return _NO_MEANING.sub(rb"\1", data)
