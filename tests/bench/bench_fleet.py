@@ -71,6 +71,8 @@ class Engine:
 
     @classmethod
     async def open(cls, url: str, kubeconfig: Path, mirror: Path, log: Path) -> Engine:
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "bench-pycache")  # as when installed
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -81,6 +83,7 @@ class Engine:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
+                env=environment,
             )
         engine = cls(process)
         engine.started = await engine._answer()
