@@ -14,6 +14,7 @@ import contextlib
 import datetime
 import io
 import ssl
+import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ USER_AGENT = "gitops-reconciler"
 
 LARGE_BODY = 1 << 20
 """Above this a body is sent in pieces, so that writing it does not hold up the loop."""
+
+
+_TLS_CLOSE_LINGERS = sys.version_info < (3, 12, 8) or (3, 13, 0) <= sys.version_info < (3, 13, 1)
+"""Where closed TLS sockets may stay open until aborted (python/cpython#118960); aiohttp warns on newer versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +117,9 @@ class _Session:
         self.endpoint = access.endpoint
         self.http = aiohttp.ClientSession(
             # No limit of its own: requests are limited by slots, and every watch needs a socket.
-            connector=aiohttp.TCPConnector(ssl=access.ssl_context or True, limit=0),
+            connector=aiohttp.TCPConnector(
+                ssl=access.ssl_context or True, limit=0, enable_cleanup_closed=_TLS_CLOSE_LINGERS
+            ),
             trust_env=False,
             auto_decompress=True,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -144,12 +151,13 @@ class _Session:
     async def close(self) -> None:
         self._close_streams()
         await self.http.close()
+        await asyncio.sleep(0)  # the loop drops aborted sockets in its next round, which may be its last
 
     def _close_streams(self) -> None:
         # One by one: closing the session alone would leave their readers waiting for ever, timeouts included
         # (aiohttp 3.14, ResponseHandler.close drops payload and timer without telling the reader).
         for answer in list(self.streams):
-            answer.close()
+            _drop(answer)
 
 
 class Connection:
@@ -308,7 +316,7 @@ class Connection:
             self.stats.streams -= 1
             session.streams.discard(answer)
             await lines.aclose()
-            answer.close()
+            _drop(answer)
 
     async def _open_stream(
         self, path: str, query: Mapping[str, str] | None, accept: str, silence_limit: float, verb: str
@@ -338,7 +346,7 @@ class Connection:
                         body = await answer.content.read(1 << 20)
             if answer.status == 200:
                 if session.retired:  # replaced while this was opened
-                    answer.close()
+                    _drop(answer)
                     continue
                 return session, answer
             error = classify(answer.status, answer.headers, body)
@@ -427,6 +435,14 @@ class Connection:
             if replaced is not None:
                 self._session = _Session(access, self.settings)
                 await replaced.retire()
+
+
+def _drop(answer: aiohttp.ClientResponse) -> None:
+    """End a stream at once: a polite TLS close waits for a peer that may be gone, with the socket open."""
+    transport = answer.connection.transport if answer.connection is not None else None
+    answer.close()
+    if transport is not None:
+        transport.abort()
 
 
 @contextlib.asynccontextmanager

@@ -1,5 +1,6 @@
 """What admission does to an apply: webhooks and policies of a real API server, the webhooks served by the test."""
 
+import asyncio
 import base64
 import json
 import ssl
@@ -96,11 +97,10 @@ def config_map(namespace: str, **data: str) -> dict[str, Any]:
 
 async def until(applier: Applier, obj: DesiredObject, wanted: Callable[[Any], bool]) -> Any:
     """Dry-run until a new admission rule is in force (the API server learns of it by a watch)."""
-    for _ in range(500):
-        outcome = await applier.apply(obj, dry_run=True)
-        if wanted(outcome):
-            return outcome
-    raise AssertionError(f"the rule never came into force: {outcome}")
+    async with asyncio.timeout(30):
+        while not wanted(outcome := await applier.apply(obj, dry_run=True)):  # noqa: ASYNC110 - the server is asked
+            await asyncio.sleep(0.02)
+    return outcome
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 410, 422, 429, 500, 503])
