@@ -123,8 +123,9 @@ class Reporter:
                 await asyncio.sleep(0)
         for name in sorted({*dirty_clusters, *(k.cluster for k in dirty_units)}):
             self._cluster(workers, name)
-        if self._placed != head.units.keys():
-            self._placed = frozenset(head.units)
+        placed = frozenset(head.units)
+        if self._placed != placed:
+            self._placed = placed
             self._put(*render_placements(list(head.units), previous=self.files.get("status/placements.yaml")))
         self._put(
             *render_readme(
