@@ -45,9 +45,9 @@ def observe(
     print_ = fields.fingerprint(body, live, manager)
     if _overtaken(record, print_.uid, print_.resource_version):
         return Observation(Sighting.STALE)
-    same_object = record.uid == print_.uid
-    first = not same_object
-    unmoved = same_object and (record.entry, record.values) == (print_.entry_digest, print_.values_digest)
+    first = record.uid != print_.uid
+    entry_moved = record.entry != print_.entry_digest
+    unmoved = not (first or entry_moved or record.values != print_.values_digest)
     record.uid, record.resource_version = print_.uid, print_.resource_version
     record.generation = print_.generation or 0
     record.deleting = bool(live.get("metadata", {}).get("deletionTimestamp"))
@@ -57,13 +57,16 @@ def observe(
     if first:
         record.applied = record.last_desired = b""
         record.mark, record.overridden = None, ()
-    return _compared(record, desired, fields.compare(body, live, manager), content_applied=content_applied, first=first)
+    was_applied = record.last_desired == desired.digest or (first and content_applied)
+    observation = _compared(record, desired, fields.compare(body, live, manager), was_applied=was_applied)
+    if entry_moved and observation.sighting is Sighting.DIFFERS:
+        record.applied = b""  # others changed it: what it satisfied before may not hold any more when Git goes back
+    return observation
 
 
 def _compared(
-    record: ObjectRecord, desired: DesiredObject, comparison: Comparison, *, content_applied: bool, first: bool
+    record: ObjectRecord, desired: DesiredObject, comparison: Comparison, *, was_applied: bool
 ) -> Observation:
-    was_applied = record.last_desired == desired.digest or (first and content_applied)
     if comparison.in_sync or (was_applied and comparison.in_sync_as_applied):
         record.applied = record.last_desired = desired.digest
         return Observation(Sighting.SETTLED, comparison)

@@ -1,0 +1,403 @@
+"""What tests of gitops/reconcile share: objects as an API server keeps them, and a cluster and parents in memory that
+write down every call. Nothing here decides anything; faults are put in by the tests.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from gitops.cluster import adopting, fields
+from gitops.cluster.applying import ApplyOutcome, ApplyResult
+from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.namespaces import Contents
+from gitops.cluster.objects import DeleteOutcome, DeleteResult
+from gitops.manifests.canonical import canonical_json, digest
+from gitops.model.findings import Origin
+from gitops.model.identity import (
+    ClusterName,
+    Commit,
+    GroupVersionKind,
+    ObjectRef,
+    ReconcilerName,
+    UnitKey,
+    WorkloadKind,
+)
+from gitops.overlays.provenance import Provenance
+from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
+from gitops.plan.pruning import Consent
+from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, DesiredObject, Stage, Unit
+from gitops.policy.registry import OperatorRegistry
+from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.reconcile.context import Context
+from gitops.reconcile.options import EngineOptions
+from gitops.reconcile.state import Assignment, ClusterState, ObjectRecord
+
+RECONCILER = ReconcilerName("main")
+MANAGER = "gitops-main"
+CLUSTER = ClusterName("a")
+KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", CLUSTER)
+WALL = 1_800_000_000.0
+
+API_VERSIONS = {"Deployment": "apps/v1", "NIMCache": "apps.nvidia.com/v1alpha1", "Gadget": "test.example/v1"}
+CLUSTER_SCOPED = {"Namespace"}
+SERVER_METADATA = ("uid", "resourceVersion", "generation", "managedFields", "deletionTimestamp", "finalizers")
+
+Json = dict[str, Any]
+
+
+def tree_of(value: Mapping[str, Any]) -> Json:
+    """A fieldsV1 tree that owns exactly these fields; lists are atomic."""
+    return {
+        f"f:{k}": tree_of(v) if isinstance(v, dict) and v else {}
+        for k, v in value.items()
+        if k not in ("apiVersion", "kind", "name", "namespace", *SERVER_METADATA)
+    }
+
+
+def entry(body: Mapping[str, Any], manager: str = MANAGER, **more: Any) -> Json:
+    """A managedFields entry in which `manager` owns what `body` declares."""
+    operation = "Apply" if manager.startswith("gitops-") else "Update"
+    return {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": body["apiVersion"],
+        "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": tree_of(body),
+        **more,
+    }
+
+
+@dataclasses.dataclass
+class Clock:
+    """Both clocks of a Context; moved by hand."""
+
+    now: float = WALL
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Kit:
+    """Builders. Objects are ConfigMaps in namespace `shop` unless told otherwise."""
+
+    manager = MANAGER
+    reconciler = RECONCILER
+    cluster_name = CLUSTER
+    key = KEY
+    wall = WALL
+    entry = staticmethod(entry)
+
+    def other_key(self, name: str = "other", *, cluster: str = CLUSTER) -> UnitKey:
+        return UnitKey(WorkloadKind.BUNDLE, name, "", ClusterName(cluster))
+
+    def ref(self, name: str, kind: str = "ConfigMap", namespace: str = "shop") -> ObjectRef:
+        group = GroupVersionKind.parse(API_VERSIONS.get(kind, "v1"), kind).group
+        return ObjectRef(group, kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+
+    def body(self, name: str, kind: str = "ConfigMap", *, key: UnitKey = KEY, namespace: str = "shop", **parts: Any):
+        """The payload of an apply, with our marks."""
+        labels = {RECONCILER_LABEL: RECONCILER, PART_OF_LABEL: applyset_id(parent_name(key))}
+        metadata: Json = {"name": name, "labels": labels}
+        if kind not in CLUSTER_SCOPED:
+            metadata["namespace"] = namespace
+        return {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, "metadata": metadata, **parts}
+
+    def desired(
+        self,
+        name: str,
+        kind: str = "ConfigMap",
+        *,
+        key: UnitKey = KEY,
+        namespace: str = "shop",
+        stage: Stage = Stage.CONFIG,
+        component: int = 0,
+        depends_on: tuple[ObjectRef, ...] = (),
+        **parts: Any,
+    ) -> DesiredObject:
+        body = self.body(name, kind, key=key, namespace=namespace, **(parts or {"data": {"level": "info"}}))
+        gvk = GroupVersionKind.parse(body["apiVersion"], kind)
+        origin = Origin(f"bundles/{key.name}/{name}.yaml", 1)
+        payload = canonical_json(body)
+        return DesiredObject(
+            self.ref(name, kind, namespace),
+            gvk,
+            payload,
+            digest(payload),
+            origin,
+            Provenance.of_origin(origin),
+            Stage.NAMESPACE if kind == "Namespace" else stage,
+            component,
+            depends_on,
+        )
+
+    def live(
+        self,
+        desired: DesiredObject,
+        *others: Json,
+        uid: str = "",
+        version: str = "10",
+        owned: bool = True,
+        **parts: Any,
+    ) -> Json:
+        """The object as it is on the cluster after our apply of it. `parts` replace declared ones, without our
+        ownership moving; `others` are further managedFields entries."""
+        body = desired.body
+        ours = [entry(body)] if owned else []
+        found = copy.deepcopy({**body, **parts})
+        found["metadata"] |= {
+            "uid": uid or f"uid-{desired.ref.name}",
+            "resourceVersion": version,
+            "generation": 1,
+            "managedFields": [*ours, *others],
+        }
+        return found
+
+    def edited(self, desired: DesiredObject, *, by: str = "kubectl-edit", version: str = "11", **data: str) -> Json:
+        """The live ConfigMap after somebody changed keys of it: the values are theirs now."""
+        body = desired.body
+        ours = copy.deepcopy(body)
+        for name in data:
+            ours["data"].pop(name, None)
+        theirs = {"apiVersion": body["apiVersion"], "kind": body["kind"], "data": data}
+        found = self.live(desired, entry(theirs, by), version=version, data={**body["data"], **data})
+        found["metadata"]["managedFields"][0] = entry(ours)
+        return found
+
+    def unit(self, *objects: DesiredObject, key: UnitKey = KEY, content: str = "content-1", **more: Any) -> Unit:
+        return Unit(key, content, Commit(more.pop("commit", "c1")), more.pop("namespace", ""), objects, **more)
+
+    def record(self, *objects: DesiredObject | ObjectRef, key: UnitKey = KEY, content: str = "content-1", **more: Any):
+        """A stored parent that has these objects, with their uids."""
+        refs = [o.ref if isinstance(o, DesiredObject) else o for o in objects]
+        members = tuple(
+            sorted(
+                Member(r, GroupVersionKind.parse(API_VERSIONS.get(r.kind, "v1"), r.kind).version, f"uid-{r.name}")
+                for r in refs
+            )
+        )
+        more = {"commit": Commit("c1"), "resource_version": "100", **more}
+        return ParentRecord(key, members, content, **more)
+
+    def assignment(
+        self, *units: Unit, commit: str = "c1", complete: bool = True, held: Iterable[Any] = ()
+    ) -> Assignment:
+        return Assignment(Commit(commit), {u.key: u for u in units}, frozenset(held), complete, Consent())
+
+    def state(self, *units: Unit, records: Iterable[ParentRecord] = (), **more: Any) -> ClusterState:
+        state = ClusterState(CLUSTER, RECONCILER)
+        state.parents = {r.unit: r for r in records}
+        state.assign(self.assignment(*units, **more))
+        return state
+
+    def settled(self, state: ClusterState, desired: DesiredObject) -> ObjectRecord:
+        """As after our apply of the object was answered: its record is the baseline."""
+        live = self.live(desired)
+        print_ = fields.fingerprint(desired.body, live, MANAGER)
+        record = state.record(desired)
+        record.uid, record.resource_version, record.generation = print_.uid, print_.resource_version, 1
+        record.entry, record.values = print_.entry_digest, print_.values_digest
+        record.applied = record.last_desired = desired.digest
+        return record
+
+    def error(self, cls: ErrorClass, message: str = "no", **more: Any) -> ApiError:
+        return ApiError(cls, message=message, **more)
+
+
+class FakeCluster:
+    """What an Applier offers, over a dictionary. `calls` are (verb, name), in order; `faults` are (verb, name) →
+    ApiError; `before` is called with (verb, name) before anything happens, as a test's way in between."""
+
+    manager = MANAGER
+
+    def __init__(self) -> None:
+        self.objects: dict[ObjectRef, Json] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.faults: dict[tuple[str, str], ApiError] = {}
+        self.before: Callable[[str, str], None] = lambda verb, name: None
+        self.places: dict[str, str | None] = {}  # name → namespace that its dry run was sent to
+        self.admit: Callable[[Json], None] = lambda live: None
+        self.finalizers: tuple[str, ...] = ()
+        self.served: list[GroupVersionKind] | None = None  # None: whatever is asked for
+        self.discovery = self
+        self._version = 1000
+
+    # discovery
+    def known(self) -> Mapping[GroupVersionKind, Any]:
+        return dict.fromkeys(self.served or (), None)
+
+    def _called(self, verb: str, ref: ObjectRef, gvk: GroupVersionKind | None = None) -> ApiError | None:
+        self.before(verb, ref.name)
+        self.calls.append((verb, ref.name))
+        if gvk is not None and self.served is not None and gvk not in self.served:
+            return ApiError(ErrorClass.WAITING, 404, "NotServed", "not served", waits_for=f"kind {gvk.group_kind}")
+        return self.faults.get((verb, ref.name))
+
+    def verbs(self, *verbs: str) -> list[str]:
+        """Names in the order of these calls."""
+        return [name for verb, name in self.calls if verb in verbs]
+
+    async def get(self, gvk: GroupVersionKind, ref: ObjectRef) -> Json | ApiError | None:
+        return self._called("get", ref, gvk) or copy.deepcopy(self.objects.get(ref))
+
+    async def apply(
+        self, obj: DesiredObject, *, dry_run: bool = False, namespace: str | None = None, uid: str | None = None
+    ) -> ApplyOutcome:
+        verb = "dry-run" if dry_run else "apply"
+        error = self._called(verb, obj.ref, obj.gvk)
+        before = self.objects.get(obj.ref)
+        if dry_run:
+            self.places[obj.ref.name] = namespace
+        if error is None and uid and (before is None or before["metadata"]["uid"] != uid):
+            error = ApiError(ErrorClass.STALE, 409, "Conflict", "uid mismatch")
+        if error is not None:
+            return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=ApplyResult.ERROR, error=error, dry_run=dry_run)
+        result = ApplyResult.CREATED if before is None or namespace else ApplyResult.CONFIGURED
+        if dry_run:
+            return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=result, dry_run=True)
+        live = self._merged(obj, before)
+        self.objects[obj.ref] = live
+        comparison = fields.compare(obj.body, live, MANAGER)
+        print_ = fields.fingerprint(obj.body, live, MANAGER)
+        return ApplyOutcome(
+            ref=obj.ref,
+            gvk=obj.gvk,
+            result=result,
+            uid=print_.uid,
+            resource_version=print_.resource_version,
+            generation=print_.generation or 0,
+            entry_digest=print_.entry_digest,
+            values_digest=print_.values_digest,
+            overridden=tuple(d.path for d in comparison.differences),
+            live=copy.deepcopy(live),
+        )
+
+    def _merged(self, obj: DesiredObject, before: Json | None) -> Json:
+        self._version += 1
+        body = obj.body
+        live = copy.deepcopy(body)
+        old = before["metadata"] if before else {"uid": f"uid-{obj.ref.name}", "generation": 0, "managedFields": []}
+        live["metadata"] |= {
+            "uid": old["uid"],
+            "resourceVersion": str(self._version),
+            "generation": old.get("generation", 0) + 1,
+            "managedFields": [entry(body), *(e for e in old["managedFields"] if e["operation"] != "Apply")],
+        }
+        self.admit(live)
+        return live
+
+    async def adopt(self, gvk: GroupVersionKind, ref: ObjectRef, live: Json) -> ApplyOutcome:
+        error = self._called("adopt", ref)
+        result = ApplyResult.UNCHANGED if adopting.fold(live, manager=MANAGER) is None else ApplyResult.CONFIGURED
+        return ApplyOutcome(ref=ref, gvk=gvk, result=ApplyResult.ERROR if error else result, error=error)
+
+    async def json_patch(self, gvk: GroupVersionKind, ref: ObjectRef, operations: list[Json], *, manager: str) -> Any:
+        error = self._called("patch", ref)
+        if error is not None:
+            return error
+        metadata = self.objects[ref]["metadata"]
+        for operation in operations:
+            if operation["op"] == "remove":
+                _, _, field, key = operation["path"].split("/")
+                del metadata[field][key.replace("~1", "/")]
+        return self.objects[ref]
+
+    async def delete(self, gvk: GroupVersionKind, ref: ObjectRef, *, uid: str, resource_version: str) -> DeleteOutcome:
+        error = self._called("delete", ref)
+        if error is not None:
+            return DeleteOutcome(ref, DeleteResult.ERROR, error=error)
+        if self.finalizers:
+            self.objects[ref]["metadata"] |= {"deletionTimestamp": "now", "finalizers": list(self.finalizers)}
+            return DeleteOutcome(ref, DeleteResult.DELETING, self.finalizers)
+        live = self.objects.pop(ref, None)
+        return DeleteOutcome(ref, DeleteResult.DELETED if live else DeleteResult.ABSENT)
+
+
+class FakeParents:
+    """What a ParentStore offers; its writes stand among the calls of the cluster as (verb, unit name)."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.stored: dict[UnitKey, ParentRecord] = {}
+        self.writes: list[ParentRecord] = []
+        self.fault: ApiError | None = None
+        self._cluster = cluster
+
+    async def load(self, key: UnitKey) -> ParentRecord | None:
+        self._cluster.calls.append(("load parent", key.name))
+        return self.stored.get(key)
+
+    async def write(self, record: ParentRecord) -> ParentRecord | ApiError:
+        self._cluster.before("parent", record.unit.name)
+        self._cluster.calls.append(("parent", record.unit.name))
+        if self.fault is not None:
+            return self.fault
+        self.writes.append(record)
+        version = str(int(record.resource_version or 0) + 1)
+        self.stored[record.unit] = dataclasses.replace(record, resource_version=version)
+        return self.stored[record.unit]
+
+    async def delete(self, record: ParentRecord) -> ApiError | None:
+        self._cluster.before("delete parent", record.unit.name)
+        self._cluster.calls.append(("delete parent", record.unit.name))
+        if self.fault is not None:
+            return self.fault
+        self.stored.pop(record.unit, None)
+        return None
+
+
+class FakeContents:
+    """What NamespaceContents offers: `found` is the answer for every namespace."""
+
+    def __init__(self) -> None:
+        self.found: Contents | ApiError = Contents()
+
+    async def foreign(self, namespace: str) -> Contents | ApiError:
+        return self.found
+
+
+@pytest.fixture
+def kit() -> Kit:
+    return Kit()
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def parents(cluster: FakeCluster) -> FakeParents:
+    return FakeParents(cluster)
+
+
+@pytest.fixture
+def contents() -> FakeContents:
+    return FakeContents()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def mappings() -> Mappings:
+    return Mappings.read(shipped_folder())
+
+
+@pytest.fixture
+def context(clock: Clock, mappings: Mappings) -> Context:
+    return Context(
+        options=EngineOptions(identity="me"),
+        registry=OperatorRegistry.shipped(),
+        mappings=mappings,
+        clock=clock,
+        wall=clock,
+        rng=random.Random(1),
+    )
