@@ -102,8 +102,9 @@ def build() -> Binaries:
         staging.mkdir()
         for module, packages, variables in _recipes():
             _go_build(MODULES / module, packages, variables, staging)
-        if (staging / "v3").exists():  # go names a program by its package path: …/etcd/server/v3
-            (staging / "v3").rename(staging / "etcd")
+        (staging / "server").rename(staging / "etcd")  # go names a program by its package path: …/etcd/server/v3
+        if missing := [name for name in (*COMPLETE, "kubectl") if not (staging / name).exists()]:
+            raise BinariesMissing(f"the build left no {' and no '.join(missing)}")
         shutil.rmtree(target, ignore_errors=True)
         staging.rename(target)
     return _look_into(target)

@@ -8,6 +8,7 @@ A machine without Go and without KUBEBUILDER_ASSETS passes, and one closing line
 GITOPS_REQUIRE_CONTROLPLANE=1 and GITOPS_REQUIRE_SHARED=1 turn that into failures: CI sets both.
 """
 
+import collections
 import contextlib
 import fcntl
 import itertools
@@ -29,7 +30,8 @@ from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.gitserver import GitServer
 
 _SERVERS = {"controlplane_binaries", "shared_api", "full_api", "private_api"}
-_LEFT_OUT = "left out: "
+_CATEGORY = "left out"
+_LEFT_OUT = f"{_CATEGORY}: "
 _started: list[ApiServer] = []
 
 
@@ -43,13 +45,14 @@ class PrivateApi(Protocol):
 @pytest.fixture(scope="session")
 def controlplane_binaries() -> Binaries:
     """The control plane's programs; skips (or fails, in CI) where there are none and none can be built."""
+    found, reason = None, "needs Go or KUBEBUILDER_ASSETS"
     try:
-        found = programs.locate()
-        if found is None and not programs.can_build():
-            raise BinariesMissing("needs Go or KUBEBUILDER_ASSETS")
-        return found or programs.build()
+        found = programs.locate() or (programs.build() if programs.can_build() else None)
     except BinariesMissing as error:
-        leave_out("the real control plane", str(error), "GITOPS_REQUIRE_CONTROLPLANE")
+        reason = str(error)
+    if found is None:
+        leave_out("the real control plane", reason, "GITOPS_REQUIRE_CONTROLPLANE")
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -169,17 +172,26 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line on what this run left out."""
-    reasons: dict[str, int] = {}
-    for report in terminalreporter.stats.get("skipped", ()):
-        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
-        if _LEFT_OUT in text:
-            reason = text.partition(_LEFT_OUT)[2]
-            reasons[reason] = reasons.get(reason, 0) + 1
-    if reasons:
-        parts = [f"{count} tests of {reason}" for reason, count in reasons.items()]
-        terminalreporter.write_line(f"LEFT OUT: {'; '.join(parts)}", yellow=True, bold=True)
+def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+    """Count what was left out apart from other skips, so that one line stands for all of it."""
+    return (_CATEGORY, "-", _CATEGORY.upper()) if _reason(report) else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Any:
+    """One closing line, after pytest's own, on what this run left out."""
+    result = yield
+    reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None and (reports := reporter.stats.get(_CATEGORY)):
+        counts = collections.Counter(_reason(report) for report in reports)
+        parts = [f"{count} tests of {reason}" for reason, count in counts.items()]
+        reporter.write_line(f"LEFT OUT: {'; '.join(parts)}", yellow=True, bold=True)
+    return result
+
+
+def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
+    text = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
+    return text.partition(_LEFT_OUT)[2]
 
 
 def _serve(name: str, found: Binaries, factory: pytest.TempPathFactory, *, nodes: int = 0) -> Iterator[ApiServer]:
