@@ -109,19 +109,23 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def _project(declared: Any, live: Any, node: Any) -> Any:
-    """The part of `live` that `declared` names. `node` is our entry's node there, None when nothing is owned."""
+    """The part of `live` that `declared` names. `node` is our entry's node there, None when nothing is owned.
+
+    Written for speed: it runs for every event of every object.
+    """
     if type(declared) is dict:
         if not declared:
             # No longer ours: it may be an atomic map that somebody filled.
             return live if node is None else type(live) is dict
         if type(live) is not dict or (node is not None and not node):
             return live
-        if node is None:
-            return [_project(v, live.get(k), None) if type(v) in _NESTED else live.get(k) for k, v in declared.items()]
-        return [
-            _project(v, live.get(k), node.get("f:" + k)) if type(v) in _NESTED else live.get(k)
-            for k, v in declared.items()
-        ]
+        found = []
+        for name, value in declared.items():
+            there = live.get(name)
+            if type(value) in _NESTED:
+                there = _project(value, there, None if node is None else node.get("f:" + name))
+            found.append(there)
+        return found
     if type(declared) is list and node and type(live) is list:
         return _project_items(declared, live, node)
     return live
@@ -138,13 +142,17 @@ def _project_items(declared: list[Any], live: list[Any], node: Tree) -> Any:
     places = list_items.positions(live, shape)
     order: list[int] = []
     found: list[Any] = []
+    last, ordered = -1, True
     for item, key in zip(declared, list_items.resolve(declared, shape, owned, places), strict=True):
         where = places.get(key, ())
         if len(where) == 1:
-            order.append(where[0])
-            found.append(_project(item, live[where[0]], owned[key][1] if key in owned else None))
+            place = where[0]
+            ordered = ordered and place > last
+            last = place
+            order.append(place)
+            found.append(_project(item, live[place], owned[key][1] if key in owned else None))
         else:
             found.append([live[i] for i in where])
-    if not list_items.in_order(order):
+    if not ordered:
         found.append(sorted(range(len(order)), key=order.__getitem__))
     return found

@@ -101,6 +101,16 @@ def key_of(item: Any, shape: Shape) -> Key:
     return tuple(_hashable(item.get(name, _MISSING)) for name in shape.names)
 
 
+def keys_of(items: Sequence[Any], shape: Shape) -> list[Key]:
+    """The keys of all items. Nearly all lists are keyed by one text field, so that goes the short way."""
+    if len(shape.names) == 1:
+        name = shape.names[0]
+        values = [item.get(name, _MISSING) if type(item) is dict else None for item in items]
+        if all(type(value) is str for value in values):
+            return [(value,) for value in values]
+    return [key_of(item, shape) for item in items]
+
+
 def _hashable(value: Any) -> Any:
     if type(value) is str:
         return value
@@ -122,8 +132,7 @@ def owned_items(node: Tree | None) -> dict[Key, tuple[Element, Tree]]:
 def positions(items: Sequence[Any], shape: Shape) -> dict[Key, list[int]]:
     """Where each key stands in a list; more than one place is a duplicate."""
     found: dict[Key, list[int]] = {}
-    for position, item in enumerate(items):
-        key = key_of(item, shape)
+    for position, key in enumerate(keys_of(items, shape)):
         if key in found:
             found[key].append(position)
         else:
@@ -138,7 +147,7 @@ _KEY_DEFAULTS = {"protocol": "TCP"}
 def resolve(items: Sequence[Any], shape: Shape, owned: Iterable[Key], live: Iterable[Key] = ()) -> list[Key]:
     """The full key of each declared item. A key field that an item leaves out is taken from the key we own, else from
     the well-known default, else from a live item. Of two ports 53 one says UDP: the other resolves to the other."""
-    keys = [key_of(item, shape) for item in items]
+    keys = keys_of(items, shape)
     if not any(_MISSING in key for key in keys):
         return keys
     ours, there = list(owned), list(live)
