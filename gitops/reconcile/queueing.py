@@ -77,6 +77,11 @@ class SerialWork(Generic[Key]):
         """Until nothing runs or is queued; timers do not count."""
         await self._idle.wait()
 
+    def interrupt(self) -> None:
+        """Cancel what runs: it must not go on. The keys are not queued again; poke them when they may."""
+        for task in self._running.values():
+            task.cancel()
+
     async def close(self, *, grace: float) -> None:
         """Take nothing new, let what runs finish within `grace` seconds, cancel the rest."""
         self._closed = True
@@ -111,6 +116,8 @@ class SerialWork(Generic[Key]):
         try:
             await self._handler(key)
         except asyncio.CancelledError:
+            self._again.discard(key)
+            self._finish(key)
             raise
         except Exception:
             _log.exception("unexpected error while working on %s", key)

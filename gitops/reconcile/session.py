@@ -135,6 +135,7 @@ class Session:
                     "the Lease on %s is lost to %s: no more writes", self._state.name, state.holder or "nobody"
                 )
                 self._ready = False
+                self.queue.interrupt()  # a call that hangs could land after another daemon began to write
             if state.phase is LeasePhase.HELD and not self._ready:
                 await self._take_over()
             await asyncio.sleep(pause)

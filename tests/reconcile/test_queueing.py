@@ -111,3 +111,24 @@ async def test_close_lets_the_running_handler_finish(looptime: float) -> None:
     await work.close(grace=5)
     assert done == ["a"]
     assert looptime == 2
+
+
+async def test_interrupt_cancels_what_runs_and_leaves_the_queue_usable(looptime: float) -> None:
+    done: list[str] = []
+
+    async def handler(key: str) -> None:
+        await asyncio.sleep(100)
+        done.append(key)
+
+    work = SerialWork(handler, parallel=1, name="t")
+    work.poke("hangs")
+    work.poke("waits")
+    await asyncio.sleep(1)
+    work.interrupt()
+    await work.idle()
+    assert done == ["waits"]
+    work.poke("hangs")
+    await work.idle()
+    assert done == ["waits", "hangs"]
+    assert looptime == 201
+    await work.close(grace=0)
