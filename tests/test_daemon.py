@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import hmac
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import pygit2
 import pytest
 
 from gitops import daemon
@@ -138,7 +142,7 @@ def start() -> Iterator[Callable[..., Process]]:
         process.stderr.close()
 
 
-def get(url: str) -> tuple[int, Any]:
+def get(url: str | urllib.request.Request) -> tuple[int, Any]:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return answer.status, answer.read()
@@ -180,9 +184,40 @@ def test_daemon_starts_answers_and_stops_cleanly(start: Callable[..., Process], 
     assert all(json.loads(line) for line in process.seen), "every line is JSON"
 
 
-def test_second_daemon_on_the_same_state_is_told_so(start: Callable[..., Process], tmp_path: Path) -> None:
-    import pygit2
+def test_signed_push_is_looked_at_at_once(start: Callable[..., Process], tmp_path: Path) -> None:
+    origin = tmp_path / "origin.git"
+    commit(origin, "one")
+    (tmp_path / "secret").write_text("the-forges-secret\n")
+    process = start(
+        *("-m", "gitops.cli", "run", "--repository-url", str(origin), "--state-dir", str(tmp_path / "state")),
+        *("--credentials-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--poll-interval", "1h"),
+        *("--set", f"webhook.secret_file={tmp_path / 'secret'}", "--log-format", "json"),
+    )
+    process.until("new head")
+    url = re.search(r"http://\S+[0-9]", "".join(process.seen))
+    assert url is not None
+    head = commit(origin, "two")
+    body = b"{}"
+    signature = hmac.new(b"the-forges-secret", body, hashlib.sha256).hexdigest()
+    post = urllib.request.Request(f"{url[0]}/webhook", data=body, headers={"X-Gitea-Signature": signature})
+    assert get(post)[0] == 202
+    assert json.loads(process.until("new head"))["commit"] == head
+    process.popen.send_signal(signal.SIGTERM)
+    assert process.ends(10) == 0
 
+
+def commit(origin: Path, text: str) -> str:
+    """A commit on main of a bare repository, made when missing; gives its id."""
+    exists = origin.exists()
+    repository = pygit2.init_repository(str(origin), bare=True, initial_head="main")
+    author = pygit2.Signature("Test", "test@localhost")
+    tree = repository.TreeBuilder()
+    tree.insert("notes.txt", repository.create_blob(text.encode()), pygit2.enums.FileMode.BLOB)
+    parents = [repository.references["refs/heads/main"].target] if exists else []
+    return str(repository.create_commit("refs/heads/main", author, author, text, tree.write(), parents))
+
+
+def test_second_daemon_on_the_same_state_is_told_so(start: Callable[..., Process], tmp_path: Path) -> None:
     origin = tmp_path / "origin.git"
     pygit2.init_repository(str(origin), bare=True)
     arguments = ["-m", "gitops.cli", "run", "--repository-url", str(origin), "--state-dir", str(tmp_path / "state")]
@@ -197,8 +232,6 @@ def test_second_daemon_on_the_same_state_is_told_so(start: Callable[..., Process
 
 
 def test_port_in_use_is_told_and_ends_the_daemon(start: Callable[..., Process], tmp_path: Path) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = start(*daemon_arguments(tmp_path, ROOT / "repo-template"), "--listen", address)
