@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from gitops.cluster.adopting import folded_managers, foreign_owner
-from gitops.cluster.applying import Applier, ApplyResult
+from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
@@ -25,7 +25,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.sightings import Sightings
-from gitops.reconcile.state import ClusterState
+from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
@@ -39,6 +39,9 @@ STATE_OF: dict[ErrorClass, SyncState] = {
 }
 """What a class of API error makes of the unit; every other class is retried."""
 
+LEASE_LOOK = 1.0
+"""Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
+
 
 @dataclass(slots=True)
 class _Run:
@@ -51,6 +54,8 @@ class _Run:
     applied: int = 0
     repaired: int = 0
     look_again: bool = False
+    interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
+    paused: bool = False  # by the break-glass annotation
     retry_after: float | None = None
 
     def fail(self, desired: DesiredObject, error: ApiError) -> None:
@@ -89,7 +94,7 @@ class UnitWork:
         """One attempt at the unit. Expected failures are in the outcome; what is raised is a defect."""
         unit, record = self._state.unit(key), self._state.parents.get(key)
         if not self._may_write():
-            return UnitOutcome(SyncState.PENDING, "another daemon holds the Lease")
+            return _interrupted()
         if unit is not None:
             return await self._enforce(unit, record)
         if record is None:
@@ -112,9 +117,11 @@ class UnitWork:
             observed=self._state.observed(unit.objects),
             may_prune=not unit_state.fused,
         )
-        run = _Run(unit, retry_after=paused_for or None)
+        run = _Run(unit, paused=paused_for > 0, retry_after=paused_for or None)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
+            if not self._may_write():
+                return _interrupted()
             stored = await self._parents.write(self._named(plan, unit))
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
@@ -184,7 +191,7 @@ class UnitWork:
 
     def _named(self, plan: UnitPlan, unit: Unit) -> ParentRecord:
         members = plan.write_ahead or plan.record.members
-        return replace(plan.record, members=members, namespace=unit.namespace, version=unit.version)
+        return replace(plan.record, members=members, namespace=unit.namespace)
 
     def _keep(self, record: ParentRecord) -> ParentRecord:
         self._state.parents[record.unit] = record
@@ -192,13 +199,7 @@ class UnitWork:
 
     async def _preflight(self, run: _Run, steps: list[Apply]) -> None:
         """Dry-run what Git changed, all at once: a refused object stops its component before anything is written."""
-        fresh = {
-            s.object.ref.name
-            for s in steps
-            if s.object.gvk.kind == "Namespace"
-            and s.reason is not Reason.DRIFT
-            and s.object.ref not in self._state.objects
-        }
+        fresh = {s.object.ref.name for s in steps if s.object.gvk.kind == "Namespace" and s.reason is Reason.CREATE}
         checks = [self._check(run, s, in_new_namespace=s.object.ref.namespace in fresh) for s in steps if s.preflight]
         await asyncio.gather(*checks)
 
@@ -228,6 +229,9 @@ class UnitWork:
         if owner is not None:
             run.refuse(desired, f"it exists and {owner} declares it")
             return
+        if not self._may_write():
+            run.interrupted = True
+            return
         folded = folded_managers(live)
         outcome = await self._applier.adopt(desired.gvk, desired.ref, live)
         if outcome.error is not None:
@@ -237,40 +241,45 @@ class UnitWork:
 
     async def _apply(self, run: _Run, step: Apply) -> None:
         desired = step.object
-        if desired.component in run.stopped or run.look_again or not self._may_write():
+        if desired.component in run.stopped or run.look_again:
+            return
+        if not self._may_write():
+            run.interrupted = True
             return
         record = self._state.record(desired)
         record.in_flight = True
         try:
             outcome = await self._applier.apply(desired, uid=step.uid or None)
+        except asyncio.CancelledError:
+            # Whether it was written is not known: read it before anything is decided about it.
+            record.suspect, record.pending = bool(record.uid), None
+            raise
         finally:
             record.in_flight = False
         self._context.metrics.applied(self._state.name, str(outcome.result))
         if outcome.error is None:
-            run.applied += 1
-            if step.reason is Reason.DRIFT:
-                run.repaired += 1
-                record.heat = record.heat.heated(self._context.clock(), self._context.options.fights)
-                if record.drifted_at is not None:
-                    self._context.metrics.repaired(self._state.name, self._context.clock() - record.drifted_at)
-            record.drifted_at = None
-            if (
-                desired.gvk.kind == "Namespace"
-                and step.reason is Reason.CREATE
-                and outcome.result is not ApplyResult.CREATED
-            ):
-                run.look_again = True  # it existed unseen: what is in it must be checked where it is
-            self._sightings.absorb(desired, record, outcome)
-            verdict = Repair.OVERRIDDEN if outcome.overridden else Repair.REPAIRED
-            self._sightings.repaired(run.unit.key, desired.ref, verdict)
-        elif outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and step.uid:
-            # Gone or replaced since it was observed; a repair never re-creates blindly.
-            record.suspect = True
-            self._sightings.absorb(desired, record, outcome)
-            run.fail(desired, outcome.error)
-        else:
-            self._sightings.absorb(desired, record, outcome)
-            run.fail(desired, outcome.error)
+            self._applied(run, step, record, outcome)
+            return
+        if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and step.uid:
+            record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
+        self._sightings.absorb(desired, record, outcome)
+        run.fail(desired, outcome.error)
+
+    def _applied(self, run: _Run, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
+        desired = step.object
+        run.applied += 1
+        if step.reason is Reason.DRIFT:
+            run.repaired += 1
+            record.heat = record.heat.heated(self._context.clock(), self._context.options.fights)
+            if record.drifted_at is not None:
+                self._context.metrics.repaired(self._state.name, self._context.clock() - record.drifted_at)
+        record.drifted_at = None
+        is_new = step.reason is Reason.CREATE and desired.gvk.kind == "Namespace"
+        if is_new and outcome.result is not ApplyResult.CREATED:
+            run.look_again = True  # it existed unseen: what is in it must be checked where it is
+        self._sightings.absorb(desired, record, outcome)
+        verdict = Repair.OVERRIDDEN if outcome.overridden else Repair.REPAIRED
+        self._sightings.repaired(run.unit.key, desired.ref, verdict)
 
     async def _prune(self, key: UnitKey, plan: UnitPlan) -> PruneReport:
         uids = {r.uid for r in self._state.objects.values() if r.uid}
@@ -281,17 +290,22 @@ class UnitWork:
     async def _settle(self, unit: Unit, plan: UnitPlan, run: _Run, pruned: PruneReport) -> UnitOutcome:
         """Write the parent when what it says changed; then say how the unit stands."""
         unit_state = self._state.units[unit.key]
-        done = not run.problems and not run.look_again and not plan.suppressed and not unit_state.fused
+        left = run.problems or run.look_again or run.interrupted or plan.suppressed or unit_state.fused
         uids = {o.ref: r.uid for o in unit.objects if (r := self._state.objects.get(o.ref)) is not None}
         settled = replace(
             plan.record,
             members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
             namespace=unit.namespace,
-            version=unit.version,
         )
-        if done and pruned.complete and plan.record.content_key != unit.content_key:
+        if not left and pruned.complete and plan.record.content_key != unit.content_key:
             unit_state.note = _changed_in_place(plan.record, unit)
-            settled = replace(settled, content_key=unit.content_key, commit=unit.commit, base_digest=unit.base_digest)
+            settled = replace(
+                settled,
+                content_key=unit.content_key,
+                commit=unit.commit,
+                version=unit.version,
+                base_digest=unit.base_digest,
+            )
         if settled != plan.record and unit.mode is not Mode.PAUSED and self._may_write():
             stored = await self._parents.write(settled)
             if isinstance(stored, ApiError):
@@ -302,24 +316,39 @@ class UnitWork:
     def _outcome(self, unit: Unit, plan: UnitPlan, run: _Run, pruned: PruneReport) -> UnitOutcome:
         unit_state = self._state.units[unit.key]
         problems = (*run.problems, *pruned.problems)
+        outcome = UnitOutcome(
+            SyncState.SYNCED,
+            unit_state.note or "as declared",
+            problems,
+            self._next_look(unit_state.attempts + 1, run, pruned),
+            applied=run.applied,
+            repaired=run.repaired,
+            pruned=len(pruned.deleted),
+            previews=tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed),
+        )
         state = worst(problems)
-        retry = self._retry(unit_state.attempts + 1, (*run.errors, *pruned.errors))
-        if run.look_again:
-            retry = 0.0
-        elif retry is None or (run.retry_after is not None and run.retry_after < retry):
-            retry = run.retry_after
-        previews = tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed)
-        counts = {"applied": run.applied, "repaired": run.repaired, "pruned": len(pruned.deleted), "previews": previews}
         if unit_state.fused:
-            return UnitOutcome(SyncState.FUSED, unit_state.fused, tuple(problems), retry, **counts)  # type: ignore[arg-type]
+            return replace(outcome, state=SyncState.FUSED, sentence=unit_state.fused)
         if state is not None:
-            return UnitOutcome(state, _sentence(problems, state), tuple(problems), retry, **counts)  # type: ignore[arg-type]
+            return replace(outcome, state=state, sentence=_sentence(problems, state))
         if plan.suppressed:
-            what = f"{len(plan.suppressed)} objects differ; mode {unit.mode} changes nothing"
-            return UnitOutcome(SyncState.PAUSED, what, (), retry, **counts)  # type: ignore[arg-type]
+            who = "a pause on the parent" if run.paused else f"mode {unit.mode}"
+            sentence = f"{len(plan.suppressed)} objects differ; {who} changes nothing"
+            return replace(outcome, state=SyncState.PAUSED, sentence=sentence)
+        if run.interrupted:
+            return replace(_interrupted(), applied=run.applied, repaired=run.repaired)
         if not pruned.complete:
-            return UnitOutcome(SyncState.REMOVING, pruned.sentence, (), pruned.retry_after, **counts)  # type: ignore[arg-type]
-        return UnitOutcome(SyncState.SYNCED, unit_state.note or "as declared", (), retry, **counts)  # type: ignore[arg-type]
+            return replace(outcome, state=SyncState.REMOVING, sentence=pruned.sentence)
+        if pruned.kept:
+            return replace(outcome, state=SyncState.RETAINED, sentence=pruned.sentence)
+        return outcome
+
+    def _next_look(self, attempt: int, run: _Run, pruned: PruneReport) -> float | None:
+        """Seconds until the unit is to be looked at again without an event; the earliest reason counts."""
+        if run.look_again:
+            return 0.0
+        pauses = (self._retry(attempt, (*run.errors, *pruned.errors)), run.retry_after, pruned.retry_after)
+        return min((p for p in pauses if p is not None), default=None)
 
     # -- a unit that left Git ----------------------------------------------------------------------------------------
 
@@ -329,8 +358,8 @@ class UnitWork:
             return UnitOutcome(SyncState.FUSED, unit_state.fused)
         report = await self._prune(record.unit, plan_removal(record))
         members = settled_members(record, None, uids={}, pruned=report.done)
-        for ref in report.done:
-            self._state.objects.pop(ref, None)
+        if not self._may_write():
+            return _interrupted()
         if not members:
             error = await self._parents.delete(record)
             if error is not None:
@@ -342,11 +371,9 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(record.unit, stored)
             self._keep(stored)
-        retry = (
-            report.retry_after
-            if report.retry_after is not None
-            else self._retry(unit_state.attempts + 1, report.errors)
-        )
+        retry = report.retry_after
+        if retry is None:
+            retry = self._retry(unit_state.attempts + 1, report.errors)
         state = SyncState.RETAINED if report.complete else SyncState.REMOVING
         return UnitOutcome(state, report.sentence, report.problems, retry, pruned=len(report.deleted))
 
@@ -368,6 +395,10 @@ class UnitWork:
 
     def _retry(self, attempt: int, errors: Iterable[ApiError]) -> float | None:
         return min((error.wait(attempt, self._context.rng) for error in errors), default=None)
+
+
+def _interrupted() -> UnitOutcome:
+    return UnitOutcome(SyncState.PENDING, "the Lease is not held; nothing more is written", retry_after=LEASE_LOOK)
 
 
 def _changed_in_place(record: ParentRecord, unit: Unit) -> str:
