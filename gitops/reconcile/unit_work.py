@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from gitops.cluster.adopting import folded_managers, foreign_owner
 from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
@@ -21,51 +21,15 @@ from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord, applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_removal, plan_unit, settled_members
 from gitops.plan.units import DesiredObject, Mode, Unit
+from gitops.reconcile.attempts import Attempt, conclude, earliest, failed, interrupted
 from gitops.reconcile.context import Context
-from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
+from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
-
-STATE_OF: dict[ErrorClass, SyncState] = {
-    ErrorClass.DENIED: SyncState.REFUSED,
-    ErrorClass.REFUSED: SyncState.REFUSED,
-    ErrorClass.FORBIDDEN: SyncState.REFUSED,
-    ErrorClass.WAITING: SyncState.WAITING,
-    ErrorClass.BLOCKED: SyncState.BLOCKED,
-}
-"""What a class of API error makes of the unit; every other class is retried."""
-
-LEASE_LOOK = 1.0
-"""Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """What happened so far in one attempt."""
-
-    unit: Unit
-    problems: list[ObjectProblem] = field(default_factory=list)
-    errors: list[ApiError] = field(default_factory=list)
-    stopped: set[int] = field(default_factory=set)  # components with a failed object
-    applied: int = 0
-    repaired: int = 0
-    look_again: bool = False
-    interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
-    paused: bool = False  # by the break-glass annotation
-    retry_after: float | None = None
-
-    def fail(self, desired: DesiredObject, error: ApiError) -> None:
-        self.stopped.add(desired.component)
-        self.errors.append(error)
-        self.problems.append(ObjectProblem(desired.ref, STATE_OF.get(error.cls, SyncState.RETRYING), str(error)))
-
-    def refuse(self, desired: DesiredObject, message: str) -> None:
-        self.stopped.add(desired.component)
-        self.problems.append(ObjectProblem(desired.ref, SyncState.REFUSED, message))
 
 
 class UnitWork:
@@ -94,7 +58,7 @@ class UnitWork:
         """One attempt at the unit. Expected failures are in the outcome; what is raised is a defect."""
         unit, record = self._state.unit(key), self._state.parents.get(key)
         if not self._may_write():
-            return _interrupted()
+            return interrupted()
         if unit is not None:
             return await self._enforce(unit, record)
         if record is None:
@@ -109,7 +73,7 @@ class UnitWork:
         unit_state = self._state.units[unit.key]
         unread = await self._read_suspects(unit)
         if unread is not None:
-            return self._failed(unit_state.attempts, "an object that left the watch cannot be read", unread)
+            return self._failed(unit.key, "an object that left the watch cannot be read", unread)
         paused_for = self._paused_for(unit.key, record)
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
@@ -117,11 +81,11 @@ class UnitWork:
             observed=self._state.observed(unit.objects),
             may_prune=not unit_state.fused,
         )
-        run = _Run(unit, paused=paused_for > 0, retry_after=paused_for or None)
+        run = Attempt(unit, paused=paused_for > 0, retry_after=paused_for or None)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
             if not self._may_write():
-                return _interrupted()
+                return interrupted()
             stored = await self._parents.write(self._named(plan, unit))
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
@@ -165,7 +129,7 @@ class UnitWork:
             return 0.0
         return max(0.0, until.timestamp() - self._context.wall())
 
-    def _uncontested(self, plan: UnitPlan, run: _Run) -> list[Apply]:
+    def _uncontested(self, plan: UnitPlan, run: Attempt) -> list[Apply]:
         """The applies without repairs of objects that another writer keeps undoing."""
         steps: list[Apply] = []
         for step in plan.applies:
@@ -197,13 +161,13 @@ class UnitWork:
         self._state.parents[record.unit] = record
         return record
 
-    async def _preflight(self, run: _Run, steps: list[Apply]) -> None:
+    async def _preflight(self, run: Attempt, steps: list[Apply]) -> None:
         """Dry-run what Git changed, all at once: a refused object stops its component before anything is written."""
         fresh = {s.object.ref.name for s in steps if s.object.gvk.kind == "Namespace" and s.reason is Reason.CREATE}
         checks = [self._check(run, s, in_new_namespace=s.object.ref.namespace in fresh) for s in steps if s.preflight]
         await asyncio.gather(*checks)
 
-    async def _check(self, run: _Run, step: Apply, *, in_new_namespace: bool) -> None:
+    async def _check(self, run: Attempt, step: Apply, *, in_new_namespace: bool) -> None:
         desired = step.object
         outcome = await self._applier.apply(
             desired, dry_run=True, namespace=PREFLIGHT_NAMESPACE if in_new_namespace else None
@@ -217,7 +181,7 @@ class UnitWork:
         else:
             run.fail(desired, error)
 
-    async def _take_over(self, run: _Run, desired: DesiredObject) -> None:
+    async def _take_over(self, run: Attempt, desired: DesiredObject) -> None:
         """The object exists without our label: somebody made it by other means. Taken over once, or refused."""
         live = await self._applier.get(desired.gvk, desired.ref)
         if live is None:
@@ -239,7 +203,7 @@ class UnitWork:
             return
         _log.info("adopted %s, made by %s", desired.ref, ", ".join(folded) or "unknown means")
 
-    async def _apply(self, run: _Run, step: Apply) -> None:
+    async def _apply(self, run: Attempt, step: Apply) -> None:
         desired = step.object
         if desired.component in run.stopped or run.look_again:
             return
@@ -265,7 +229,7 @@ class UnitWork:
         self._sightings.absorb(desired, record, outcome)
         run.fail(desired, outcome.error)
 
-    def _applied(self, run: _Run, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
+    def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object
         run.applied += 1
         if step.reason is Reason.DRIFT:
@@ -287,7 +251,7 @@ class UnitWork:
             key, plan.prune, declared=self._state.declared_by_others(key), applied_uids=uids, record=plan.record
         )
 
-    async def _settle(self, unit: Unit, plan: UnitPlan, run: _Run, pruned: PruneReport) -> UnitOutcome:
+    async def _settle(self, unit: Unit, plan: UnitPlan, run: Attempt, pruned: PruneReport) -> UnitOutcome:
         """Write the parent when what it says changed; then say how the unit stands."""
         unit_state = self._state.units[unit.key]
         left = run.problems or run.look_again or run.interrupted or plan.suppressed or unit_state.fused
@@ -311,44 +275,7 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
             self._keep(stored)
-        return self._outcome(unit, plan, run, pruned)
-
-    def _outcome(self, unit: Unit, plan: UnitPlan, run: _Run, pruned: PruneReport) -> UnitOutcome:
-        unit_state = self._state.units[unit.key]
-        problems = (*run.problems, *pruned.problems)
-        outcome = UnitOutcome(
-            SyncState.SYNCED,
-            unit_state.note or "as declared",
-            problems,
-            self._next_look(unit_state.attempts + 1, run, pruned),
-            applied=run.applied,
-            repaired=run.repaired,
-            pruned=len(pruned.deleted),
-            previews=tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed),
-        )
-        state = worst(problems)
-        if unit_state.fused:
-            return replace(outcome, state=SyncState.FUSED, sentence=unit_state.fused)
-        if state is not None:
-            return replace(outcome, state=state, sentence=_sentence(problems, state))
-        if plan.suppressed:
-            who = "a pause on the parent" if run.paused else f"mode {unit.mode}"
-            sentence = f"{len(plan.suppressed)} objects differ; {who} changes nothing"
-            return replace(outcome, state=SyncState.PAUSED, sentence=sentence)
-        if run.interrupted:
-            return replace(_interrupted(), applied=run.applied, repaired=run.repaired)
-        if not pruned.complete:
-            return replace(outcome, state=SyncState.REMOVING, sentence=pruned.sentence)
-        if pruned.kept:
-            return replace(outcome, state=SyncState.RETAINED, sentence=pruned.sentence)
-        return outcome
-
-    def _next_look(self, attempt: int, run: _Run, pruned: PruneReport) -> float | None:
-        """Seconds until the unit is to be looked at again without an event; the earliest reason counts."""
-        if run.look_again:
-            return 0.0
-        pauses = (self._retry(attempt, (*run.errors, *pruned.errors)), run.retry_after, pruned.retry_after)
-        return min((p for p in pauses if p is not None), default=None)
+        return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng)
 
     # -- a unit that left Git ----------------------------------------------------------------------------------------
 
@@ -359,7 +286,7 @@ class UnitWork:
         report = await self._prune(record.unit, plan_removal(record))
         members = settled_members(record, None, uids={}, pruned=report.done)
         if not self._may_write():
-            return _interrupted()
+            return interrupted()
         if not members:
             error = await self._parents.delete(record)
             if error is not None:
@@ -373,7 +300,7 @@ class UnitWork:
             self._keep(stored)
         retry = report.retry_after
         if retry is None:
-            retry = self._retry(unit_state.attempts + 1, report.errors)
+            retry = earliest(report.errors, number=unit_state.attempts + 1, rng=self._context.rng)
         state = SyncState.RETAINED if report.complete else SyncState.REMOVING
         return UnitOutcome(state, report.sentence, report.problems, retry, pruned=len(report.deleted))
 
@@ -387,18 +314,10 @@ class UnitWork:
                 self._keep(stored)
             elif stored is None:
                 self._state.parents.pop(key, None)
-        return self._failed(self._state.units[key].attempts, "the parent cannot be written", error)
+        return self._failed(key, "the parent cannot be written", error)
 
-    def _failed(self, attempts: int, what: str, error: ApiError) -> UnitOutcome:
-        state = STATE_OF.get(error.cls, SyncState.RETRYING)
-        return UnitOutcome(state, f"{what}: {error}", retry_after=self._retry(attempts + 1, [error]))
-
-    def _retry(self, attempt: int, errors: Iterable[ApiError]) -> float | None:
-        return min((error.wait(attempt, self._context.rng) for error in errors), default=None)
-
-
-def _interrupted() -> UnitOutcome:
-    return UnitOutcome(SyncState.PENDING, "the Lease is not held; nothing more is written", retry_after=LEASE_LOOK)
+    def _failed(self, key: UnitKey, what: str, error: ApiError) -> UnitOutcome:
+        return failed(what, error, number=self._state.units[key].attempts + 1, rng=self._context.rng)
 
 
 def _changed_in_place(record: ParentRecord, unit: Unit) -> str:
@@ -406,9 +325,3 @@ def _changed_in_place(record: ParentRecord, unit: Unit) -> str:
     if record.version and record.version == unit.version and record.base_digest not in ("", unit.base_digest):
         return f"the base of version {unit.version} was changed in place; raise the version with every change of it"
     return ""
-
-
-def _sentence(problems: Iterable[ObjectProblem], state: SyncState) -> str:
-    of_state = [p for p in problems if p.state is state]
-    more = f" (and {len(of_state) - 1} more)" if len(of_state) > 1 else ""
-    return f"{of_state[0].object}: {of_state[0].message}{more}"

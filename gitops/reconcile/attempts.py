@@ -1,0 +1,120 @@
+"""One attempt at a unit: what happened in it, and what that makes of the unit.
+
+Problems stay with their objects; the unit takes the state of the worst, and the earliest reason to look again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.plan.planning import UnitPlan
+from gitops.plan.units import DesiredObject, Unit
+from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
+from gitops.reconcile.pruning import PruneReport
+from gitops.reconcile.state import UnitState
+
+STATE_OF: dict[ErrorClass, SyncState] = {
+    ErrorClass.DENIED: SyncState.REFUSED,
+    ErrorClass.REFUSED: SyncState.REFUSED,
+    ErrorClass.FORBIDDEN: SyncState.REFUSED,
+    ErrorClass.WAITING: SyncState.WAITING,
+    ErrorClass.BLOCKED: SyncState.BLOCKED,
+}
+"""What a class of API error makes of the unit; every other class is retried."""
+
+LEASE_LOOK = 1.0
+"""Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What happened so far in one run of a unit's work."""
+
+    unit: Unit
+    problems: list[ObjectProblem] = field(default_factory=list)
+    errors: list[ApiError] = field(default_factory=list)
+    stopped: set[int] = field(default_factory=set)  # components with a failed object
+    applied: int = 0
+    repaired: int = 0
+    look_again: bool = False
+    interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
+    paused: bool = False  # by the break-glass annotation
+    retry_after: float | None = None
+
+    def fail(self, desired: DesiredObject, error: ApiError) -> None:
+        self.stopped.add(desired.component)
+        self.errors.append(error)
+        self.problems.append(ObjectProblem(desired.ref, state_of(error), str(error)))
+
+    def refuse(self, desired: DesiredObject, message: str) -> None:
+        self.stopped.add(desired.component)
+        self.problems.append(ObjectProblem(desired.ref, SyncState.REFUSED, message))
+
+
+def conclude(
+    attempt: Attempt, plan: UnitPlan, pruned: PruneReport, *, unit_state: UnitState, rng: random.Random
+) -> UnitOutcome:
+    """How the unit stands after the attempt."""
+    problems = (*attempt.problems, *pruned.problems)
+    outcome = UnitOutcome(
+        SyncState.SYNCED,
+        unit_state.note or "as declared",
+        problems,
+        _next_look(attempt, pruned, number=unit_state.attempts + 1, rng=rng),
+        applied=attempt.applied,
+        repaired=attempt.repaired,
+        pruned=len(pruned.deleted),
+        previews=tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed),
+    )
+    state = worst(problems)
+    if unit_state.fused:
+        return replace(outcome, state=SyncState.FUSED, sentence=unit_state.fused)
+    if state is not None:
+        return replace(outcome, state=state, sentence=_sentence(problems, state))
+    if plan.suppressed:
+        who = "a pause on the parent" if attempt.paused else f"mode {attempt.unit.mode}"
+        sentence = f"{len(plan.suppressed)} objects differ; {who} changes nothing"
+        return replace(outcome, state=SyncState.PAUSED, sentence=sentence)
+    if attempt.interrupted:
+        return replace(interrupted(), applied=attempt.applied, repaired=attempt.repaired)
+    if not pruned.complete:
+        return replace(outcome, state=SyncState.REMOVING, sentence=pruned.sentence)
+    if pruned.kept:
+        return replace(outcome, state=SyncState.RETAINED, sentence=pruned.sentence)
+    return outcome
+
+
+def interrupted() -> UnitOutcome:
+    """Nothing more may be written; when the Lease is held again, whatever was left is done."""
+    return UnitOutcome(SyncState.PENDING, "the Lease is not held; nothing more is written", retry_after=LEASE_LOOK)
+
+
+def failed(what: str, error: ApiError, *, number: int, rng: random.Random) -> UnitOutcome:
+    """The outcome when attempt `number` ended with an error that is about no single object."""
+    return UnitOutcome(state_of(error), f"{what}: {error}", retry_after=error.wait(number, rng))
+
+
+def state_of(error: ApiError) -> SyncState:
+    return STATE_OF.get(error.cls, SyncState.RETRYING)
+
+
+def earliest(errors: Iterable[ApiError], *, number: int, rng: random.Random) -> float | None:
+    """Seconds until the first of these errors may be tried again after attempt `number`; None without errors."""
+    return min((error.wait(number, rng) for error in errors), default=None)
+
+
+def _next_look(attempt: Attempt, pruned: PruneReport, *, number: int, rng: random.Random) -> float | None:
+    """Seconds until the unit is to be looked at again without an event."""
+    if attempt.look_again:
+        return 0.0
+    retry = earliest((*attempt.errors, *pruned.errors), number=number, rng=rng)
+    return min((p for p in (retry, attempt.retry_after, pruned.retry_after) if p is not None), default=None)
+
+
+def _sentence(problems: Iterable[ObjectProblem], state: SyncState) -> str:
+    of_state = [p for p in problems if p.state is state]
+    more = f" (and {len(of_state) - 1} more)" if len(of_state) > 1 else ""
+    return f"{of_state[0].object}: {of_state[0].message}{more}"
