@@ -68,8 +68,9 @@ class Sightings:
         key, desired = found
         record = self._state.record(desired)
         if record.in_flight:
-            record.pending = live
+            record.pending, record.left_in_flight = live, ""
             return
+        record.suspect = False  # our watch shows it, so it exists and has our label
         self.see(key, desired, record, live)
 
     def see(
@@ -118,7 +119,8 @@ class Sightings:
         if found is None or record is None:
             return
         if record.in_flight:
-            record.left_in_flight = uid  # our own write may have been before it, or have made another object
+            # Our own write may have been before it, or have made another object.
+            record.left_in_flight, record.pending = uid, None
         if record.uid != uid:
             return
         record.suspect = True

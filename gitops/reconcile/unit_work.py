@@ -20,7 +20,7 @@ from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord, applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_removal, plan_unit, settled_members
-from gitops.plan.units import DesiredObject, Mode, Unit
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
 from gitops.reconcile.attempts import Attempt, conclude, earliest, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
@@ -114,7 +114,8 @@ class UnitWork:
             if live is None:
                 self._sightings.gone(unit.key, desired)
             else:
-                self._sightings.see(unit.key, desired, record, live, relabelled=True)
+                relabelled = (live["metadata"].get("labels") or {}).get(RECONCILER_LABEL) != self._state.reconciler
+                self._sightings.see(unit.key, desired, record, live, relabelled=relabelled)
         return None
 
     def _paused_for(self, key: UnitKey, record: ParentRecord | None) -> float:

@@ -1,0 +1,552 @@
+"""What is done for one unit, call by call, on a cluster in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+from gitops.cluster.claims import PREFLIGHT_NAMESPACE
+from gitops.cluster.errors import ErrorClass
+from gitops.plan.ordering import stage_of
+from gitops.plan.units import Mode, Stage
+from gitops.reconcile.context import Context
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.pruning import Pruner
+from gitops.reconcile.sightings import Sightings
+from gitops.reconcile.state import ClusterState
+from gitops.reconcile.unit_work import UnitWork
+from gitops.report.drift import Repair
+
+
+class Bench:
+    """A unit's work over the fakes. `work(state)` makes one attempt at the unit."""
+
+    def __init__(self, kit: Any, cluster: Any, parents: Any, contents: Any, context: Context) -> None:
+        self.kit, self.cluster, self.parents, self.contents, self.context = kit, cluster, parents, contents, context
+        self.lease = True
+
+    def may_write(self) -> bool:
+        return self.lease
+
+    def lose_lease_at(self, verb: str, name: str) -> None:
+        """The Lease is lost while this call is under way."""
+
+        def before(called: str, what: str) -> None:
+            if (called, what) == (verb, name):
+                self.lease = False
+
+        self.cluster.before = before
+
+    async def work(self, state: ClusterState, key: Any = None) -> UnitOutcome:
+        pruner = Pruner(
+            self.cluster,
+            self.contents,
+            reconciler=self.kit.reconciler,
+            stage_of=lambda gvk: stage_of(gvk, self.context.registry),
+            may_write=self.may_write,
+        )
+        work = UnitWork(
+            state,
+            applier=self.cluster,
+            parents=self.parents,
+            pruner=pruner,
+            context=self.context,
+            sightings=Sightings(state, self.context, look=lambda key, urgent: None, touched=lambda key: None),
+            may_write=self.may_write,
+        )
+        key = key or self.kit.key
+        outcome = await work.run(key)
+        if key in state.units:
+            state.units[key].outcome = outcome
+            state.units[key].attempts = 0 if outcome.retry_after is None else state.units[key].attempts + 1
+        return outcome
+
+    def stored(self, record: Any) -> Any:
+        """As if this parent had been stored before."""
+        self.parents.stored[record.unit] = record
+        return record
+
+
+@pytest.fixture
+def bench(kit: Any, cluster: Any, parents: Any, contents: Any, context: Context) -> Bench:
+    return Bench(kit, cluster, parents, contents, context)
+
+
+# -- order of calls --------------------------------------------------------------------------------------------------
+
+
+async def test_the_parent_names_everything_before_the_first_apply_and_is_settled_after_the_last(
+    bench: Bench, kit: Any
+) -> None:
+    unit = kit.unit(kit.desired("web"), kit.desired("app", stage=Stage.WORKLOAD))
+    outcome = await bench.work(kit.state(unit))
+    verbs = [verb for verb, _ in bench.cluster.calls]
+    assert verbs == ["parent", "dry-run", "dry-run", "apply", "apply", "parent"]
+    assert bench.cluster.verbs("apply") == ["web", "app"]
+    before, after = bench.parents.writes
+    assert {(m.ref.name, m.uid) for m in before.members} == {("web", ""), ("app", "")}
+    assert {(m.ref.name, m.uid) for m in after.members} == {("web", "uid-web"), ("app", "uid-app")}
+    assert (before.content_key, after.content_key) == ("", "content-1")
+    assert (outcome.state, outcome.applied, outcome.retry_after) == (SyncState.SYNCED, 2, None)
+
+
+async def test_a_unit_as_declared_costs_no_call_at_all(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    kit.settled(state, web)
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    assert bench.cluster.calls == []
+
+
+async def test_a_repair_is_one_apply_with_its_uid_and_nothing_else(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+    kit.settled(state, web).applied = b""
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("apply", "web")]
+    assert (outcome.repaired, outcome.state) == (1, SyncState.SYNCED)
+
+
+async def test_a_change_in_git_writes_no_parent_before_when_it_brings_no_new_object(bench: Bench, kit: Any) -> None:
+    old, new = kit.desired("web"), kit.desired("web", data={"level": "debug"})
+    state = kit.state(kit.unit(new, content="content-2", commit="c2"), records=[kit.record(old)])
+    kit.settled(state, old)
+    await bench.work(state)
+    assert bench.cluster.calls == [("dry-run", "web"), ("apply", "web"), ("parent", "base")]
+    assert (bench.parents.writes[0].content_key, bench.parents.writes[0].commit) == ("content-2", "c2")
+
+
+async def test_a_dependant_waits_until_what_it_depends_on_is_applied(bench: Bench, kit: Any) -> None:
+    first = kit.desired("zz")
+    second = kit.desired("aa", depends_on=(first.ref,))
+    await bench.work(kit.state(kit.unit(first, second)))
+    assert bench.cluster.verbs("apply") == ["zz", "aa"]
+
+
+# -- preflight -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_preflight_stops_its_component_only_and_every_refusal_is_told(bench: Bench, kit: Any) -> None:
+    objects = [kit.desired(n, component=c) for n, c in (("a", 0), ("b", 0), ("c", 1), ("d", 2))]
+    bench.cluster.faults |= {
+        ("dry-run", "a"): kit.error(ErrorClass.REFUSED, "a is bad"),
+        ("dry-run", "c"): kit.error(ErrorClass.DENIED, "c is denied"),
+    }
+    outcome = await bench.work(kit.state(kit.unit(*objects)))
+    assert bench.cluster.verbs("apply") == ["d"]
+    assert {p.object.name: p.state for p in outcome.problems} == {"a": SyncState.REFUSED, "c": SyncState.REFUSED}
+    assert outcome.state is SyncState.REFUSED
+    assert "a is bad" in outcome.sentence
+    assert outcome.sentence.endswith("(and 1 more)")
+    assert outcome.retry_after is not None
+
+
+@pytest.mark.parametrize(
+    "error", [{"cls": ErrorClass.WAITING}, {"cls": ErrorClass.REFUSED, "reason": "DryRunUnsupported"}]
+)
+async def test_what_a_dry_run_cannot_know_is_left_to_the_apply(bench: Bench, kit: Any, error: dict[str, Any]) -> None:
+    bench.cluster.faults["dry-run", "web"] = kit.error(**error)
+    assert (await bench.work(kit.state(kit.unit(kit.desired("web"))))).state is SyncState.SYNCED
+    assert bench.cluster.verbs("apply") == ["web"]
+
+
+async def test_objects_of_a_namespace_that_is_yet_to_be_made_are_checked_in_the_standing_one(
+    bench: Bench, kit: Any
+) -> None:
+    unit = kit.unit(kit.desired("shop", "Namespace"), kit.desired("web"), kit.desired("x", namespace="there"))
+    await bench.work(kit.state(unit))
+    assert bench.cluster.places == {"shop": None, "web": PREFLIGHT_NAMESPACE, "x": None}
+
+
+async def test_they_are_still_checked_there_after_the_namespace_could_not_be_made(bench: Bench, kit: Any) -> None:
+    state = kit.state(kit.unit(kit.desired("shop", "Namespace"), kit.desired("web")))
+    bench.cluster.faults["apply", "shop"] = kit.error(ErrorClass.RETRY)
+    assert (await bench.work(state)).state is SyncState.RETRYING
+    bench.cluster.places.clear()
+    del bench.cluster.faults["apply", "shop"]
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    assert bench.cluster.places["web"] == PREFLIGHT_NAMESPACE
+
+
+async def test_a_namespace_that_existed_unseen_is_looked_into_before_anything_is_put_there(
+    bench: Bench, kit: Any
+) -> None:
+    space = kit.desired("shop", "Namespace")
+    bench.cluster.objects[space.ref] = kit.live(space, owned=False)
+    state = kit.state(kit.unit(space, kit.desired("web")))
+    outcome = await bench.work(state)
+    assert bench.cluster.verbs("apply") == ["shop"]
+    assert outcome.retry_after == 0
+    await bench.work(state)
+    assert bench.cluster.verbs("apply") == ["shop", "web"]
+    assert bench.cluster.places["web"] is None, "checked where it goes"
+
+
+# -- objects that exist ----------------------------------------------------------------------------------------------
+
+
+def foreign(kit: Any, desired: Any, *, labels: dict[str, str] | None = None, **annotations: str) -> dict[str, Any]:
+    live = kit.live(desired, kit.entry(desired.body, "kubectl-client-side-apply"), owned=False)
+    live["metadata"] |= {"labels": labels or {}, "annotations": annotations}
+    return live
+
+
+async def test_an_object_made_by_kubectl_is_taken_over_before_the_first_apply(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    bench.cluster.objects[web.ref] = foreign(kit, web)
+    assert (await bench.work(kit.state(kit.unit(web)))).state is SyncState.SYNCED
+    assert [verb for verb, _ in bench.cluster.calls] == ["parent", "dry-run", "get", "adopt", "apply", "parent"]
+
+
+async def test_an_object_of_helm_is_refused_and_left_alone(bench: Bench, kit: Any) -> None:
+    web, other = kit.desired("web"), kit.desired("other", component=1)
+    helm = {"meta.helm.sh/release-name": "shop"}
+    bench.cluster.objects[web.ref] = foreign(kit, web, labels={"app.kubernetes.io/managed-by": "Helm"}, **helm)
+    outcome = await bench.work(kit.state(kit.unit(web, other)))
+    assert outcome.sentence == "ConfigMap shop/web: it exists and the Helm release shop declares it"
+    assert bench.cluster.verbs("adopt", "apply") == ["other"]
+
+
+# -- the Lease -------------------------------------------------------------------------------------------------------
+
+
+async def test_without_the_lease_nothing_is_called(bench: Bench, kit: Any) -> None:
+    bench.lease = False
+    outcome = await bench.work(kit.state(kit.unit(kit.desired("web"))))
+    assert (outcome.state, bench.cluster.calls) == (SyncState.PENDING, [])
+    assert outcome.retry_after is not None, "a renewal that is merely late tells nobody when it succeeds"
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "writes"),
+    [
+        pytest.param("parent", "base", [], id="while the parent is written"),
+        pytest.param("dry-run", "web", [], id="in preflight"),
+        pytest.param("apply", "web", ["web"], id="while the first object is applied"),
+    ],
+)
+async def test_losing_the_lease_midway_stops_all_writes_at_once(
+    bench: Bench, kit: Any, verb: str, name: str, writes: list[str]
+) -> None:
+    unit = kit.unit(kit.desired("web"), kit.desired("app", stage=Stage.WORKLOAD))
+    bench.lose_lease_at(verb, name)
+    state = kit.state(unit)
+    outcome = await bench.work(state)
+    assert bench.cluster.verbs("apply") == writes
+    assert bench.cluster.verbs("parent") == ["base"], "the parent names what may have been created; not settled"
+    assert outcome.state is SyncState.PENDING
+    assert state.parents[kit.key].content_key == ""
+
+
+async def test_nothing_is_taken_over_after_the_lease_was_lost(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    bench.cluster.objects[web.ref] = foreign(kit, web)
+    bench.lose_lease_at("get", "web")
+    await bench.work(kit.state(kit.unit(web)))
+    assert bench.cluster.verbs("adopt", "apply") == []
+
+
+async def test_what_was_skipped_without_the_lease_is_not_taken_for_done_when_it_comes_back(
+    bench: Bench, kit: Any
+) -> None:
+    unit = kit.unit(
+        kit.desired("web"), kit.desired("app", stage=Stage.WORKLOAD), kit.desired("z", stage=Stage.ADMISSION)
+    )
+    state = kit.state(unit)
+    asked = iter([True, True, True, False, True, True])  # run, write-ahead, web, app: lost, z and the end: held again
+    bench.may_write = lambda: next(asked, True)  # type: ignore[method-assign]
+    outcome = await bench.work(state)
+    assert "app" not in bench.cluster.verbs("apply")
+    assert outcome.state is SyncState.PENDING
+    assert state.parents[kit.key].content_key == ""
+
+
+async def test_a_parent_is_not_deleted_after_the_lease_was_lost(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(records=[kit.record(web)])
+    bench.lose_lease_at("get", "web")
+    outcome = await bench.work(state)
+    assert bench.cluster.verbs("delete parent", "parent") == []
+    assert outcome.state is SyncState.PENDING
+
+
+# -- the parent ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_content_key_advances_only_when_everything_is_done(bench: Bench, kit: Any) -> None:
+    unit = kit.unit(kit.desired("web"), kit.desired("app", component=1))
+    state = kit.state(unit)
+    bench.cluster.faults["apply", "app"] = kit.error(ErrorClass.RETRY)
+    await bench.work(state)
+    assert state.parents[kit.key].content_key == ""
+    assert {m.ref.name: m.uid for m in state.parents[kit.key].members} == {"web": "uid-web", "app": ""}
+    bench.cluster.faults.clear()
+    await bench.work(state)
+    assert state.parents[kit.key].content_key == "content-1"
+
+
+async def test_a_parent_that_another_wrote_is_read_again_and_believed(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(content="old")])
+    newer = bench.stored(kit.record(web, content="newer", resource_version="200"))
+    bench.parents.fault = kit.error(ErrorClass.STALE)
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("parent", "base"), ("load parent", "base")], "nothing is applied on old knowledge"
+    assert state.parents[kit.key] == newer
+    assert (outcome.state, outcome.retry_after is not None) == (SyncState.RETRYING, True)
+
+
+async def test_a_parent_that_cannot_be_written_stops_the_unit_before_the_first_apply(bench: Bench, kit: Any) -> None:
+    bench.parents.fault = kit.error(ErrorClass.FORBIDDEN, "no right to it")
+    outcome = await bench.work(kit.state(kit.unit(kit.desired("web"))))
+    assert bench.cluster.verbs("apply", "dry-run") == []
+    assert outcome.state is SyncState.REFUSED
+    assert "the parent cannot be written" in outcome.sentence
+    assert "no right to it" in outcome.sentence
+
+
+async def test_a_base_changed_under_the_same_version_is_told(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    unit = kit.unit(web, content="content-2", version="1", base_digest="new")
+    state = kit.state(unit, records=[kit.record(web, version="1", base_digest="old")])
+    kit.settled(state, web)
+    assert "version 1 was changed in place" in (await bench.work(state)).sentence
+
+
+@pytest.mark.parametrize("first", ["fails", "works"])
+async def test_a_raised_version_is_never_called_a_change_in_place(bench: Bench, kit: Any, first: str) -> None:
+    """Neither when it brings new objects nor when its first attempt failed."""
+    web, new = kit.desired("web"), kit.desired("new")
+    unit = kit.unit(web, new, content="content-2", version="2", base_digest="new")
+    state = kit.state(unit, records=[kit.record(web, version="1", base_digest="old")])
+    kit.settled(state, web)
+    if first == "fails":
+        bench.cluster.faults["apply", "new"] = kit.error(ErrorClass.RETRY)
+        await bench.work(state)
+        bench.cluster.faults.clear()
+    assert (await bench.work(state)).sentence == "as declared"
+    assert (state.parents[kit.key].version, state.parents[kit.key].base_digest) == ("2", "new")
+
+
+# -- drift that may not be repaired ----------------------------------------------------------------------------------
+
+
+def drifted(bench: Bench, kit: Any, mode: Mode = Mode.ENFORCE, **record: Any) -> ClusterState:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web, mode=mode), records=[kit.record(web, **record)])
+    bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+    kit.settled(state, web).applied = b""
+    return state
+
+
+@pytest.mark.parametrize("mode", [Mode.REPORT, Mode.PAUSED])
+async def test_what_the_mode_forbids_is_told_and_not_done(bench: Bench, kit: Any, mode: Mode) -> None:
+    outcome = await bench.work(drifted(bench, kit, mode))
+    assert bench.cluster.calls == []
+    assert (outcome.state, outcome.previews) == (SyncState.PAUSED, ("drift ConfigMap shop/web",))
+    assert outcome.sentence == f"1 objects differ; mode {mode} changes nothing"
+
+
+async def test_a_pause_on_the_parent_suspends_repair_until_its_time(bench: Bench, kit: Any, clock: Any) -> None:
+    until = datetime.datetime.fromtimestamp(clock.now + 60, datetime.UTC).isoformat()
+    state = drifted(bench, kit, pause_until=until)
+    outcome = await bench.work(state)
+    assert (outcome.state, outcome.retry_after) == (SyncState.PAUSED, 60)
+    assert "a pause on the parent" in outcome.sentence
+    assert bench.cluster.calls == []
+    clock.now += 61
+    assert (await bench.work(state)).repaired == 1
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "2026-13-40T00:00:00Z", "2999-01-01T00:00:00"])
+async def test_a_pause_that_is_no_time_with_a_zone_is_ignored(bench: Bench, kit: Any, text: str) -> None:
+    assert (await bench.work(drifted(bench, kit, pause_until=text))).repaired == 1
+
+
+async def test_a_contested_object_is_left_alone_and_the_rest_stays_enforced(
+    bench: Bench, kit: Any, context: Context, clock: Any
+) -> None:
+    web, app = kit.desired("web"), kit.desired("app")
+    state = kit.state(kit.unit(web, app), records=[kit.record(web, app)])
+    for desired in (web, app):
+        bench.cluster.objects[desired.ref] = kit.edited(desired, level="debug")
+        kit.settled(state, desired).applied = b""
+    for _ in range(10):
+        state.objects[web.ref].heat = state.objects[web.ref].heat.heated(clock.now, context.options.fights)
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("apply", "app")]
+    assert outcome.state is SyncState.CONTESTED
+    assert outcome.retry_after is not None
+    pause = state.objects[web.ref].heat.contested_for(clock.now, context.options.fights)
+    assert outcome.retry_after >= pause
+    clock.now += outcome.retry_after
+    assert (await bench.work(state)).state is SyncState.SYNCED
+
+
+async def test_repairs_heat_the_object(bench: Bench, kit: Any, context: Context, clock: Any) -> None:
+    state = drifted(bench, kit)
+    await bench.work(state)
+    (record,) = state.objects.values()
+    assert record.heat.now(clock.now, context.options.fights) == 1
+
+
+# -- what left the watch ---------------------------------------------------------------------------------------------
+
+
+def suspect(kit: Any) -> tuple[Any, ClusterState]:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    kit.settled(state, web).suspect = True
+    return web, state
+
+
+async def test_a_deleted_object_is_read_reported_and_made_anew(bench: Bench, kit: Any) -> None:
+    _, state = suspect(kit)
+    await bench.work(state)
+    assert bench.cluster.calls[:2] == [("get", "web"), ("apply", "web")]
+    (drift,) = state.units[kit.key].drifts
+    assert (drift.kind, drift.repaired) == ("deleted", Repair.REPAIRED)
+
+
+async def test_an_object_that_lost_our_label_is_reported_as_such_and_labelled_again(bench: Bench, kit: Any) -> None:
+    web, state = suspect(kit)
+    live = kit.live(web, version="11")
+    del live["metadata"]["labels"]["gitops/reconciler"]
+    bench.cluster.objects[web.ref] = live
+    await bench.work(state)
+    assert bench.cluster.calls == [("get", "web"), ("apply", "web")]
+    assert [d.kind for d in state.units[kit.key].drifts].count("relabelled") == 1
+
+
+async def test_an_object_that_is_there_with_its_label_was_only_out_of_sight(bench: Bench, kit: Any) -> None:
+    """The watch broke and was begun again: nothing happened to the object."""
+    web, state = suspect(kit)
+    bench.cluster.objects[web.ref] = kit.live(web)
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("get", "web")]
+    assert (state.units[kit.key].drifts, outcome.state) == ([], SyncState.SYNCED)
+
+
+async def test_an_object_that_cannot_be_read_is_not_decided_about(bench: Bench, kit: Any) -> None:
+    _, state = suspect(kit)
+    bench.cluster.faults["get", "web"] = kit.error(ErrorClass.UNREACHABLE)
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("get", "web")]
+    assert "cannot be read" in outcome.sentence
+    assert outcome.retry_after is not None
+
+
+async def test_a_repair_of_an_object_that_was_replaced_meanwhile_is_looked_at_again(bench: Bench, kit: Any) -> None:
+    state = drifted(bench, kit)
+    (live,) = bench.cluster.objects.values()
+    live["metadata"]["uid"] = "another"
+    outcome = await bench.work(state)
+    assert outcome.state is SyncState.RETRYING
+    assert [r.suspect for r in state.objects.values()] == [True]
+
+
+# -- leaving Git -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_unit_that_left_git_goes_with_its_parent_last(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    bench.cluster.objects[web.ref] = kit.live(web)
+    state = kit.state(records=[kit.record(web)])
+    outcome = await bench.work(state)
+    assert [verb for verb, _ in bench.cluster.calls] == ["get", "delete", "delete parent"]
+    assert (outcome.state, outcome.pruned, state.parents) == (SyncState.REMOVED, 1, {})
+
+
+async def test_an_object_that_another_unit_declares_now_stays_and_stays_known(bench: Bench, kit: Any) -> None:
+    other = kit.other_key()
+    moved = kit.desired("web", key=other)
+    state = kit.state(kit.unit(moved, key=other), records=[kit.record(moved), kit.record(moved, key=other)])
+    kit.settled(state, moved)
+    bench.cluster.objects[moved.ref] = kit.live(moved)
+    assert (await bench.work(state)).state is SyncState.REMOVED
+    assert bench.cluster.verbs("delete") == []
+    assert state.objects[moved.ref].applied == moved.digest, "the other unit's knowledge is not touched"
+
+
+@pytest.mark.parametrize("reason", ["incomplete", "held"])
+async def test_a_unit_that_the_compile_could_not_see_is_held(bench: Bench, kit: Any, reason: str) -> None:
+    web = kit.desired("web")
+    more = {"complete": False} if reason == "incomplete" else {"held": [kit.key.workload]}
+    outcome = await bench.work(kit.state(records=[kit.record(web)], **more))
+    assert (outcome.state, bench.cluster.calls) == (SyncState.HELD, [])
+
+
+async def test_a_blown_fuse_deletes_nothing_and_applies_the_rest(bench: Bench, kit: Any) -> None:
+    web, gone, new = kit.desired("web"), kit.desired("gone"), kit.desired("new")
+    state = kit.state(kit.unit(web, new, content="content-2"), records=[kit.record(web, gone)])
+    kit.settled(state, web)
+    bench.cluster.objects[gone.ref] = kit.live(gone)
+    state.units[kit.key].fused = "too much"
+    outcome = await bench.work(state)
+    assert (outcome.state, outcome.sentence) == (SyncState.FUSED, "too much")
+    assert (bench.cluster.verbs("apply"), bench.cluster.verbs("delete")) == (["new"], [])
+    assert state.parents[kit.key].content_key == "content-1"
+
+
+async def test_nothing_is_pruned_while_something_is_refused(bench: Bench, kit: Any) -> None:
+    web, gone = kit.desired("web"), kit.desired("gone")
+    bench.cluster.objects[gone.ref] = kit.live(gone)
+    bench.cluster.faults["dry-run", "web"] = kit.error(ErrorClass.REFUSED)
+    state = kit.state(kit.unit(web, content="content-2"), records=[kit.record(gone)])
+    await bench.work(state)
+    assert bench.cluster.verbs("delete") == []
+    assert gone.ref in state.parents[kit.key].member_uids()
+
+
+async def test_a_pruned_object_leaves_the_parent_and_one_that_holds_data_is_told(bench: Bench, kit: Any) -> None:
+    web, gone, data = kit.desired("web"), kit.desired("gone"), kit.desired("disk", "PersistentVolumeClaim")
+    for desired in (gone, data):
+        bench.cluster.objects[desired.ref] = kit.live(desired)
+    state = kit.state(kit.unit(web, content="content-2"), records=[kit.record(web, gone, data)])
+    kit.settled(state, web)
+    outcome = await bench.work(state)
+    assert {r.name for r in state.parents[kit.key].member_uids()} == {"web", "disk"}
+    assert (outcome.state, outcome.pruned) == (SyncState.RETAINED, 1)
+    assert "it holds data" in outcome.sentence
+
+
+async def test_a_unit_of_which_nothing_is_known_is_removed_already(bench: Bench, kit: Any) -> None:
+    assert (await bench.work(kit.state())).state is SyncState.REMOVED
+    assert bench.cluster.calls == []
+
+
+# -- races with the watch --------------------------------------------------------------------------------------------
+
+
+async def test_an_attempt_cancelled_in_flight_leaves_nothing_marked_as_in_flight(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web, content="old")])
+
+    def cancel(verb: str, name: str) -> None:
+        if verb == "apply":
+            raise asyncio.CancelledError
+
+    bench.cluster.before = cancel
+    with pytest.raises(asyncio.CancelledError):
+        await bench.work(state)
+    assert not state.objects[web.ref].in_flight
+
+
+async def test_what_admission_changed_is_the_baseline_and_no_drift(bench: Bench, kit: Any) -> None:
+    state = drifted(bench, kit)
+
+    def admit(live: dict[str, Any]) -> None:
+        live["data"] = {"level": "mutated"}
+
+    bench.cluster.admit = admit
+    state.units[kit.key].drifts = []
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    (record,) = state.objects.values()
+    assert record.overridden == (("data", "level"),)
+    bench.cluster.calls.clear()
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    assert bench.cluster.calls == [], "not sent again and again"
