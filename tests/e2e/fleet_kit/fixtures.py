@@ -61,6 +61,7 @@ class Fleet:
     engine: Engine
     task: asyncio.Task[None]
     stop: asyncio.Event
+    source: GitSource
 
     def push(self, files: Mapping[str, str | None], message: str = "change", **kwargs: Any) -> str:
         """Commit to the watched branch and send the push signal."""
@@ -177,7 +178,7 @@ async def fleet(tmp_path: Path, repo: Repository) -> AsyncIterator[StartFleet]:
             )
             engine, stop = Engine(source, FolderConnector(credentials), context), asyncio.Event()
             task = asyncio.create_task(engine.run(stop))
-            made = Fleet(repo, own, apis, engine, task, stop)
+            made = Fleet(repo, own, apis, engine, task, stop, source)
             running.append((made, source))
             return made
 
