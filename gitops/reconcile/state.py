@@ -6,7 +6,7 @@ of it) changes its object records. Everything is on one event loop, so there are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,7 +98,6 @@ class ClusterState:
         self.objects: dict[ObjectRef, ObjectRecord] = {}
         self.units: dict[UnitKey, UnitState] = {}
         self.by_uid: dict[str, UnitKey] = {}
-        self.parents_complete = True  # no parent was unreadable
         self.pauses: dict[UnitKey, str] = {}  # `gitops/pause-until` seen on parents since they were loaded
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
 
@@ -110,10 +109,9 @@ class ClusterState:
         for ref in [r for r in self.objects if r not in self._declared]:
             self.by_uid.pop(self.objects.pop(ref).uid, None)
         changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
-        gone = [k for k in self.parents if k not in assignment.units]
         for key in (*assignment.units, *self.parents):
             self.units.setdefault(key, UnitState(key))
-        return changed + gone
+        return changed + [k for k in self.units if k not in assignment.units]
 
     def forget_live(self) -> None:
         """Nothing is known of what lives there any more: a new session lists everything anew."""
@@ -127,9 +125,22 @@ class ClusterState:
         return self._declared.get(ref)
 
     def declared_by_others(self, key: UnitKey) -> set[ObjectRef]:
-        """Objects that units other than this one declare or have: never pruned on its behalf."""
+        """Objects that other units declare, or have while nothing is known of them: never pruned on this one's
+        behalf. What another unit merely has and declares no more is decided by the labels on the object."""
         declared = {ref for ref, (owner, _) in self._declared.items() if owner != key}
-        return declared | {m.ref for k, r in self.parents.items() if k != key for m in r.members}
+        unknown = (r for k, r in self.parents.items() if k != key and self._is_unknown(k))
+        return declared | {m.ref for r in unknown for m in r.members}
+
+    def not_taken_over(self, key: UnitKey) -> set[ObjectRef]:
+        """Objects that other units declare and whose parents do not name them yet: until then this unit's must, or
+        a crash in between leaves an object that no parent knows."""
+        named = {k: {m.ref for m in r.members} for k, r in self.parents.items() if k != key}
+        others = ((ref, owner) for ref, (owner, _) in self._declared.items() if owner != key)
+        return {ref for ref, owner in others if ref not in named.get(owner, ())}
+
+    def _is_unknown(self, key: UnitKey) -> bool:
+        """Has a parent, but what it should have cannot be said: its workload is held without a last good commit."""
+        return self.unit(key) is None and not (self.assignment is not None and self.assignment.may_remove(key))
 
     def kinds(self) -> set[GroupVersionKind]:
         """Every kind that is enforced here, at the version it is applied at."""
@@ -146,11 +157,6 @@ class ClusterState:
         """What is known of these objects; one without a uid is not known to exist."""
         records = ((o.ref, self.objects.get(o.ref)) for o in objects)
         return {ref: record.observed() for ref, record in records if record is not None and record.uid}
-
-    def removable(self) -> Iterator[UnitKey]:
-        """Units that have a parent here, and whose declaration left Git."""
-        if self.assignment is not None:
-            yield from (k for k in self.parents if self.assignment.may_remove(k))
 
 
 def _differs(old: Unit | None, new: Unit) -> bool:

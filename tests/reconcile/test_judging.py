@@ -1,0 +1,80 @@
+"""The status of a unit from its records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops.readiness.evaluating import foresee
+from gitops.readiness.owners import OwnerIndex
+from gitops.readiness.statuses import Status
+from gitops.reconcile.judging import judge
+from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
+
+
+@pytest.fixture
+def judged(kit: Any, context: Any) -> Any:
+    """judged(state) → (status, seconds from now until time alone may change it)"""
+
+    def run(state: Any, key: Any = None) -> tuple[Any, float | None]:
+        key = key or kit.key
+        at = judge(state, key, owners=OwnerIndex(), context=context)
+        unit_state = state.units.get(key)
+        return (unit_state.status if unit_state else None), None if at is None else at - context.wall()
+
+    return run
+
+
+def see(state: Any, desired: Any, live: dict[str, Any], context: Any) -> None:
+    record = state.objects[desired.ref]
+    record.outlook = foresee(live, context.mappings.for_kind(desired.gvk), now=context.wall())
+
+
+def test_a_unit_is_ready_once_its_objects_have_been_so_for_a_moment(
+    kit: Any, judged: Any, context: Any, clock: Any
+) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    kit.settled(state, web)
+    see(state, web, kit.live(web), context)
+    status, again = judged(state)
+    assert status.status is Status.PROGRESSING
+    assert again is not None
+    clock.now += again
+    assert judged(state)[0].status is Status.READY
+
+
+def test_an_object_that_was_never_applied_waits_and_says_for_what(kit: Any, judged: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web))
+    message = "waiting (quota gpus): exceeded"
+    problem = ObjectProblem(web.ref, SyncState.WAITING, message)
+    state.units[kit.key].outcome = UnitOutcome(SyncState.WAITING, "sentence", (problem,))
+    status, _ = judged(state)
+    assert status.status not in (Status.READY, Status.MISSING)
+    assert message in status.cause
+
+
+def test_a_refused_object_fails_its_unit_in_the_words_of_the_server(kit: Any, judged: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web))
+    problem = ObjectProblem(web.ref, SyncState.REFUSED, "spec.x: no such field")
+    state.units[kit.key].outcome = UnitOutcome(SyncState.REFUSED, "sentence", (problem,))
+    status, _ = judged(state)
+    assert status.status is Status.FAILED
+    assert "spec.x: no such field" in status.cause
+
+
+def test_an_object_whose_uid_the_parent_knows_is_missing_when_it_is_not_there(kit: Any, judged: Any) -> None:
+    web = kit.desired("web")
+    status, _ = judged(kit.state(kit.unit(web), records=[kit.record(web)]))
+    assert status.status is Status.MISSING
+
+
+def test_a_unit_that_left_git_is_not_judged(kit: Any, judged: Any) -> None:
+    assert judged(kit.state(records=[kit.record(kit.desired("web"))])) == (None, None)
+
+
+def test_a_unit_of_which_nothing_is_known_is_not_judged(kit: Any, judged: Any) -> None:
+    assert judged(kit.state()) == (None, None)

@@ -1,0 +1,90 @@
+"""What is known of one cluster: assignments, and the indexes between desired and live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitops.model.identity import ClusterName
+from gitops.plan.units import Mode
+from gitops.reconcile.state import ClusterState
+
+
+def test_only_units_whose_content_or_mode_changed_are_looked_at(kit: Any) -> None:
+    one, two, three = (kit.unit(kit.desired(n), key=kit.other_key(n)) for n in ("one", "two", "three"))
+    state = kit.state(one, two, three)
+    changed = kit.unit(kit.desired("two"), key=two.key, content="content-2")
+    reported = kit.unit(kit.desired("three"), key=three.key, mode=Mode.REPORT)
+    assert state.assign(kit.assignment(one, changed, reported, commit="c2")) == [two.key, three.key]
+    assert state.assign(kit.assignment(one, changed, reported, commit="c3")) == []
+
+
+def test_a_unit_that_left_git_is_looked_at_as_long_as_it_has_a_parent(kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    for commit in ("c2", "c3"):
+        assert state.assign(kit.assignment(commit=commit)) == [kit.key]
+
+
+def test_a_unit_that_left_git_before_it_was_ever_applied_is_looked_at_too(kit: Any) -> None:
+    """Else its state and its status file would stay for ever."""
+    state = kit.state(kit.unit(kit.desired("web")))
+    assert state.assign(kit.assignment(commit="c2")) == [kit.key]
+
+
+def test_a_parent_without_declaration_has_a_unit_state(kit: Any) -> None:
+    state = kit.state(records=[kit.record(kit.desired("web"))])
+    assert list(state.units) == [kit.key]
+
+
+def test_records_of_objects_that_are_declared_no_more_are_dropped_with_their_uids(kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web))
+    kit.settled(state, web)
+    state.by_uid["uid-web"] = kit.key
+    state.assign(kit.assignment())
+    assert (state.objects, state.by_uid) == ({}, {})
+
+
+def test_an_object_that_moves_to_another_unit_keeps_its_record(kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web))
+    record = kit.settled(state, web)
+    state.assign(kit.assignment(kit.unit(web, key=kit.other_key())))
+    assert state.objects[web.ref] is record
+    assert state.declared(web.ref) == (kit.other_key(), web)
+
+
+def test_an_object_without_uid_is_not_known_to_exist(kit: Any) -> None:
+    web, app = kit.desired("web"), kit.desired("app")
+    state = kit.state(kit.unit(web, app))
+    state.record(web)
+    kit.settled(state, app)
+    assert list(state.observed([web, app])) == [app.ref]
+
+
+def test_what_others_declare_or_have_is_theirs(kit: Any) -> None:
+    mine, declared, had = (kit.desired(n) for n in ("mine", "declared", "had"))
+    other = kit.unit(declared, key=kit.other_key())
+    state = kit.state(kit.unit(mine), other, records=[kit.record(had, key=other.key), kit.record(mine)])
+    assert state.declared_by_others(kit.key) == {declared.ref, had.ref}
+
+
+def test_a_new_session_knows_nothing_live_but_all_that_is_declared(kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    kit.settled(state, web)
+    state.forget_live()
+    assert (state.objects, list(state.parents), state.kinds()) == ({}, [kit.key], {web.gvk})
+
+
+def test_a_unit_may_go_only_when_the_compile_could_have_seen_it(kit: Any) -> None:
+    unit = kit.unit(kit.desired("web"))
+    assert kit.assignment().may_remove(kit.key)
+    assert not kit.assignment(unit).may_remove(kit.key)
+    assert not kit.assignment(complete=False).may_remove(kit.key)
+    assert not kit.assignment(held=[kit.key.workload]).may_remove(kit.key)
+
+
+def test_before_the_first_head_nothing_is_declared(kit: Any) -> None:
+    state = ClusterState(ClusterName("a"), kit.reconciler)
+    assert (state.unit(kit.key), state.kinds()) == (None, set())
