@@ -48,6 +48,8 @@ def moved(calls: list[Call], names: Mapping[str, str]) -> list[tuple[str, str, d
             path = path.replace(f"/namespaces/{old}", f"/namespaces/{new}")
             if body is not None:
                 body = body.replace(f'"namespace":"{old}"'.encode(), f'"namespace":"{new}"'.encode())
+        if body is not None:  # or the engine would watch them too
+            body = body.replace(b'"gitops/reconciler":"bench"', b'"gitops/reconciler":"plain"')
         if body is not None and call.content_type == "application/merge-patch+json":
             document = msgspec.json.decode(body)
             document["metadata"].pop("resourceVersion", None)  # of the other object

@@ -266,7 +266,8 @@ async def restart(place: Place, engine: Engine, table: Table) -> dict[str, Any]:
     table.add("CPU until steady", done["cpu"] - engine.started["cpu"], "s")
     per_kind = {path: n for path, n in done["lists"].items() if "gitops-system" not in path}
     pages = max(per_kind.values(), default=0)
-    table.add("LIST requests of a kind (most; pages of 500)", pages, "", "1 list")
+    most = [path.rpartition("/")[2] for path, n in per_kind.items() if n == pages]
+    table.add(f"LIST requests of a kind (most: {', '.join(most)}; pages of 500)", pages, "", "1 list")
     table.add("writes", done["writes"], "", "0")
     await asyncio.sleep(12)
     rested = await engine.ask("report")
