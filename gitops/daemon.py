@@ -56,12 +56,20 @@ async def run(settings: Settings, *, signals: bool = True) -> None:
 
     `signals=False` leaves the process's signals alone; then cancelling is the only way to stop.
     """
-    metrics = PrometheusMetrics()
     stop = asyncio.Event()
-    async with opened_source(settings) as source, contextlib.AsyncExitStack() as stack:
+    if not signals:
+        await _run(settings, stop, reloaders=[])
+        return
+    reloaders: list[Callable[[], None]] = []
+    with handled_signals(stop, lambda: [reload() for reload in reloaders], settings.shutdown_timeout):
+        await _run(settings, stop, reloaders=reloaders)
+
+
+async def _run(settings: Settings, stop: asyncio.Event, *, reloaders: list[Callable[[], None]]) -> None:
+    metrics = PrometheusMetrics()
+    async with opened_source(settings) as source:
         engine = Engine(source, connector(settings, metrics), context(settings, metrics))
-        if signals:
-            stack.enter_context(handled_signals(stop, engine.request_fetch, settings.shutdown_timeout))
+        reloaders.append(engine.request_fetch)
         running = asyncio.create_task(engine.run(stop), name="engine")
         server = _server(settings, engine, metrics, alive=lambda: not running.done())
         watchers: list[asyncio.Task[None]] = []
@@ -210,33 +218,35 @@ async def _watch(folder: Path, changed: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
-def handled_signals(stop: asyncio.Event, reload: Callable[[], None], timeout: float) -> Iterator[None]:
+def handled_signals(stop: asyncio.Event, reload: Callable[[], object], timeout: float) -> Iterator[None]:
     """First SIGINT or SIGTERM: set `stop`, and end the process if it is still there after `timeout` seconds. Second:
     end it at once. SIGHUP: `reload`."""
     loop = asyncio.get_running_loop()
-
-    def now(number: int, frame: FrameType | None) -> None:
-        os._exit(INTERRUPTED)
-
-    def first() -> None:
-        log.info("stopping; a second signal ends the process at once")
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-            signal.signal(number, now)
-        deadline.start()
-        stop.set()
-
     deadline = threading.Timer(timeout, _too_late, [timeout])
     deadline.daemon = True
-    loop.add_signal_handler(signal.SIGINT, first)
-    loop.add_signal_handler(signal.SIGTERM, first)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+
+    # Plain handlers and not the loop's: they run between two byte codes of the main thread, also in a stuck loop.
+    def end(number: int, frame: FrameType | None) -> None:
+        if deadline.ident is not None:  # started: this is the second signal
+            os._exit(INTERRUPTED)
+        deadline.start()
+        loop.call_soon_threadsafe(begin)
+
+    def begin() -> None:
+        log.info("stopping; a second signal ends the process at once")
+        stop.set()
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(reload)
+
+    wanted = {signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: hang_up}
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
     try:
         yield
     finally:
         deadline.cancel()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _too_late(timeout: float) -> None:

@@ -247,7 +247,7 @@ async def main():
     stop = asyncio.Event()
     with daemon.handled_signals(stop, lambda: print("reload", file=sys.stderr), float(sys.argv[1])):
         print("up", file=sys.stderr, flush=True)
-        await stop.wait()
+        if sys.argv[2:] != ["at-once"]: await stop.wait()
         while True: time.sleep(0.01)  # the loop is stuck
 asyncio.run(main())
 """
@@ -260,6 +260,14 @@ def test_second_signal_ends_a_stuck_daemon_at_once(start: Callable[..., Process]
     process.popen.send_signal(number)
     process.until("stopping")
     process.popen.send_signal(number)
+    assert process.ends(5) == 130
+
+
+def test_two_signals_end_a_daemon_that_was_stuck_before_the_first(start: Callable[..., Process]) -> None:
+    process = start("-c", STUCK, "60", "at-once")
+    process.until("up")
+    process.popen.send_signal(signal.SIGTERM)
+    process.popen.send_signal(signal.SIGINT)
     assert process.ends(5) == 130
 
 
