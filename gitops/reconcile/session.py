@@ -148,7 +148,6 @@ class Session:
         for unreadable in stored.unreadable:
             _log.error("the parent %s cannot be read and its unit is left alone: %s", unreadable.name, unreadable.why)
         self._state.parents = dict(stored.records)
-        self._state.parents_complete = not stored.unreadable
         self._ready = True
         self._told.parents_known()
         self.assigned(list(self._state.units))
