@@ -25,7 +25,8 @@ LOOK_AGAIN = 1.0
 """Seconds until a deletion that is under way is looked at again."""
 
 LOOK_AGAIN_RETAINED = 300.0
-"""Seconds until a namespace that holds foreign objects is looked at again."""
+"""Seconds until what is kept is looked at again: consent is written on the object, which nobody watches any more, and
+what a namespace holds may go."""
 
 
 @dataclass(slots=True)
@@ -80,9 +81,15 @@ class Pruner:
         record: ParentRecord,
         declared: Collection[ObjectRef],
         applied_uids: Collection[str],
+        not_taken_over: Collection[ObjectRef] = (),
     ) -> PruneReport:
-        """Delete what of `candidates` has its proof, stage by stage, as far as that goes now."""
+        """Delete what of `candidates` has its proof, stage by stage, as far as that goes now. What is still to be taken
+        over by another unit stays a member until that unit's parent names it."""
         report = PruneReport()
+        for member in candidates:
+            if member.ref in not_taken_over:
+                report.going[member.ref] = "another unit declares it and has not taken it over yet"
+        candidates = [m for m in candidates if m.ref not in report.going]
         applyset = applyset_id(parent_name(unit))
 
         def decide(member: Member, live: dict[str, object] | None) -> PruneDecision:
@@ -106,7 +113,7 @@ class Pruner:
         )
         if report.going:
             report.retry_after = LOOK_AGAIN
-        elif any(ref.kind == "Namespace" for ref in report.kept):
+        elif report.kept:
             report.retry_after = LOOK_AGAIN_RETAINED
         return report
 

@@ -240,7 +240,9 @@ class Session:
             limits=self._context.options.fuse,
         )
         for key, unit_state in self._state.units.items():
-            unit_state.fused = blown.get(key, "")
+            if unit_state.fused != (sentence := blown.get(key, "")):
+                unit_state.fused = sentence
+                self.queue.poke(key)  # consent may come in a commit that changes nothing else of the unit
 
     # -- what happens ------------------------------------------------------------------------------------------------
 

@@ -249,7 +249,12 @@ class UnitWork:
     async def _prune(self, key: UnitKey, plan: UnitPlan) -> PruneReport:
         uids = {r.uid for r in self._state.objects.values() if r.uid}
         return await self._pruner.prune(
-            key, plan.prune, declared=self._state.declared_by_others(key), applied_uids=uids, record=plan.record
+            key,
+            plan.prune,
+            record=plan.record,
+            declared=self._state.declared_by_others(key),
+            applied_uids=uids,
+            not_taken_over=self._state.not_taken_over(key),
         )
 
     async def _settle(self, unit: Unit, plan: UnitPlan, run: Attempt, pruned: PruneReport) -> UnitOutcome:

@@ -62,11 +62,28 @@ def test_an_object_without_uid_is_not_known_to_exist(kit: Any) -> None:
     assert list(state.observed([web, app])) == [app.ref]
 
 
-def test_what_others_declare_or_have_is_theirs(kit: Any) -> None:
+def test_what_others_declare_is_theirs_and_what_they_merely_have_is_decided_by_its_labels(kit: Any) -> None:
     mine, declared, had = (kit.desired(n) for n in ("mine", "declared", "had"))
     other = kit.unit(declared, key=kit.other_key())
     state = kit.state(kit.unit(mine), other, records=[kit.record(had, key=other.key), kit.record(mine)])
-    assert state.declared_by_others(kit.key) == {declared.ref, had.ref}
+    assert state.declared_by_others(kit.key) == {declared.ref}
+
+
+def test_what_a_held_unit_has_is_its_own(kit: Any) -> None:
+    mine, had = kit.desired("mine"), kit.desired("had")
+    records = [kit.record(had, key=kit.other_key()), kit.record(mine)]
+    state = kit.state(kit.unit(mine), records=records)
+    state.assign(kit.assignment(kit.unit(mine), held=[kit.other_key().workload]))
+    assert state.declared_by_others(kit.key) == {had.ref}
+
+
+def test_what_moves_is_not_taken_over_until_the_other_parent_names_it(kit: Any) -> None:
+    moving = kit.desired("moving")
+    other = kit.unit(moving, key=kit.other_key())
+    state = kit.state(other, records=[kit.record(moving)])
+    assert state.not_taken_over(kit.key) == {moving.ref}
+    state.parents[other.key] = kit.record(moving, key=other.key)
+    assert state.not_taken_over(kit.key) == set()
 
 
 def test_a_new_session_knows_nothing_live_but_all_that_is_declared(kit: Any) -> None:

@@ -225,7 +225,12 @@ class FaultProxy:
             async with self._session.request(
                 request.method, url, data=request.body or None, headers=headers
             ) as response:
-                yield response
+                try:
+                    yield response
+                except BaseException:
+                    if response.connection is not None and response.connection.transport is not None:
+                        response.connection.transport.abort()  # a clean end of TLS would outlive the proxy's loop
+                    raise
         except aiohttp.ClientError:
             _cut(incoming)
 
