@@ -224,11 +224,14 @@ def handled_signals(stop: asyncio.Event, reload: Callable[[], object], timeout: 
     loop = asyncio.get_running_loop()
     deadline = threading.Timer(timeout, _too_late, [timeout])
     deadline.daemon = True
+    asked = False
 
     # Plain handlers and not the loop's: they run between two byte codes of the main thread, also in a stuck loop.
     def end(number: int, frame: FrameType | None) -> None:
-        if deadline.ident is not None:  # started: this is the second signal
+        nonlocal asked
+        if asked:
             os._exit(INTERRUPTED)
+        asked = True  # at once: a second signal may come in the middle of the next line
         deadline.start()
         loop.call_soon_threadsafe(begin)
 
