@@ -39,6 +39,7 @@ class Attempt:
     stopped: set[int] = field(default_factory=set)  # components with a failed object
     applied: int = 0
     repaired: int = 0
+    adopted: list[str] = field(default_factory=list)
     look_again: bool = False
     interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
     paused: bool = False  # by the break-glass annotation
@@ -50,7 +51,9 @@ class Attempt:
         self.problems.append(ObjectProblem(desired.ref, state_of(error), str(error)))
 
     def refuse(self, desired: DesiredObject, message: str) -> None:
+        """Ours is the refusal, not the server's; looked at again as rarely as one of the server's."""
         self.stopped.add(desired.component)
+        self.errors.append(ApiError(ErrorClass.REFUSED, reason="Refused", message=message))
         self.problems.append(ObjectProblem(desired.ref, SyncState.REFUSED, message))
 
 

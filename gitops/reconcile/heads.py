@@ -37,12 +37,14 @@ class Head:
         return self.compilation.commit
 
     def for_cluster(self, name: ClusterName, consent: Consent) -> Assignment:
+        repository = self.compilation.repository
         return Assignment(
             commit=self.commit,
             units={key: unit for key, unit in self.units.items() if key.cluster == name},
             held=self.held,
             complete=self.compilation.complete,
             consent=consent,
+            adopt=repository is None or repository.spec.adopt == "always",
         )
 
 

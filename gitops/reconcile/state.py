@@ -80,6 +80,7 @@ class Assignment:
     held: frozenset[WorkloadRef]
     complete: bool
     consent: Consent
+    adopt: bool = True  # objects that exist and carry no owner marks are taken over
 
     def may_remove(self, key: UnitKey) -> bool:
         """A unit that is not in `units` may go only when the compile could have seen it (I1)."""

@@ -194,6 +194,10 @@ class UnitWork:
         if owner is not None:
             run.refuse(desired, f"it exists and {owner} declares it")
             return
+        ours = (live["metadata"].get("labels") or {}).get(RECONCILER_LABEL) == self._state.reconciler
+        if not ours and self._state.assignment is not None and not self._state.assignment.adopt:
+            run.refuse(desired, "it exists, made by other means, and gitops.yaml says `adopt: never`")
+            return
         if not self._may_write():
             run.interrupted = True
             return
@@ -202,7 +206,9 @@ class UnitWork:
         if outcome.error is not None:
             run.fail(desired, outcome.error)
             return
-        _log.info("adopted %s, made by %s", desired.ref, ", ".join(folded) or "unknown means")
+        if not ours:
+            run.adopted.append(f"{desired.ref} (made by {', '.join(folded) or 'unknown means'})")
+            _log.info("adopted %s", run.adopted[-1], extra={"unit": str(run.unit.key)})
 
     async def _apply(self, run: Attempt, step: Apply) -> None:
         desired = step.object
@@ -268,7 +274,8 @@ class UnitWork:
             namespace=unit.namespace,
         )
         if not left and pruned.complete and plan.record.content_key != unit.content_key:
-            unit_state.note = _changed_in_place(plan.record, unit)
+            adopted = f"adopted {', '.join(sorted(run.adopted)[:10])}" if run.adopted else ""
+            unit_state.note = _changed_in_place(plan.record, unit) or adopted
             settled = replace(
                 settled,
                 content_key=unit.content_key,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, backoff
-from gitops.cluster.reflecting import Deleted, Event, Fresh, Reflector, Stale, Synced, Vanished
+from gitops.cluster.reflecting import Changed, Deleted, Event, Fresh, Reflector, Stale, Synced, Vanished
 from gitops.model.identity import GroupVersionKind
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,18 @@ class Sight(enum.StrEnum):
     SYNCED = "synced"
 
 
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """What is kept of a CRD."""
+
+    uid: str
+    generation: int
+    resource_version: str
+
+    def same_schema(self, other: _Definition) -> bool:
+        return (self.uid, self.generation) == (other.uid, other.generation)
+
+
 class Watches:
     """`on_event` gets every event of every watch, in order per watch; `on_sight` is called when what is known of a
     kind changes. Both run on the loop and must not block."""
@@ -68,7 +80,10 @@ class Watches:
         self._reflectors: dict[Watch, Reflector] = {}
         self._sights: dict[Watch, Sight] = {}
         self._errors: dict[Watch, ApiError] = {}
-        self._retry = asyncio.Event()
+        self._definitions: dict[str, _Definition] = {}
+        self._signal = asyncio.Event()
+        """Set when a kind may be served that was not, and replaced by another: who takes it before looking misses
+        nothing."""
 
     def want(self, watches: Collection[Watch]) -> None:
         """Watch exactly these, and the cluster's CRDs: a new or changed definition changes what is served."""
@@ -91,10 +106,14 @@ class Watches:
 
     def look_again(self) -> None:
         """The cluster can be reached again, or serves new kinds: end every back-off."""
-        self._retry.set()
+        self._wake()
         for reflector in self._reflectors.values():
             if reflector.stale is not None:
                 reflector.request_relist()
+
+    def _wake(self) -> None:
+        self._signal.set()
+        self._signal = asyncio.Event()
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())
@@ -140,6 +159,7 @@ class Watches:
         """
         failures, asked = 0, LOOKS
         while True:
+            signal = self._signal
             found = await self._discovery.find(watch.gvk)
             if not isinstance(found, ApiError):
                 return found.path()
@@ -148,11 +168,10 @@ class Watches:
             asked = asked + 1 if unserved else 0
             self._errors[watch] = found
             self._see(watch, Sight.UNSERVED if unserved else Sight.UNKNOWN)
-            self._retry.clear()
             pause = backoff(ErrorClass.UNREACHABLE, failures or asked, self._rng)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause if not unserved or asked < LOOKS else None):
-                    await self._retry.wait()
+                    await signal.wait()
                     asked = 0
 
     def _note(self, watch: Watch, event: Event) -> None:
@@ -165,23 +184,33 @@ class Watches:
             self._errors[watch] = event.error
             if event.error.cls in (ErrorClass.WAITING, ErrorClass.GONE):
                 self._discovery.invalidate()
-        elif watch.gvk == CRD and self.sight(watch) is Sight.SYNCED:
-            self._definition_changed(event)
+        elif watch.gvk == CRD:
+            self._definition(event)
 
-    def _definition_changed(self, event: Event) -> None:
-        """A CRD came, went or changed: what is served is other, and fields may have left objects without an event
-        (ssa-live 18)."""
-        self._discovery.invalidate()
-        self._retry.set()
-        if isinstance(event, Vanished):
-            name = event.ref.name
-        elif isinstance(event, Stale | Fresh | Synced):
+    def _definition(self, event: Changed | Deleted | Vanished) -> None:
+        """What a CRD that came, went or changed means for the watches of its group."""
+        if not isinstance(event, Changed):
+            name = event.ref.name if isinstance(event, Vanished) else str(event.obj["metadata"]["name"])
+            self._definitions.pop(name, None)
+            self._discovery.invalidate()
             return
-        else:
-            name = str(event.obj.get("metadata", {}).get("name", ""))
+        metadata = event.obj["metadata"]
+        name = str(metadata["name"])
+        seen = _Definition(metadata.get("uid", ""), metadata.get("generation", 0), metadata.get("resourceVersion", ""))
+        known = self._definitions.get(name)
+        self._definitions[name] = seen
         group = name.partition(".")[2]
-        if isinstance(event, Deleted):
-            return
+        waiting = any(w.gvk.group == group and w not in self._reflectors for w in self._tasks)
+        if seen == known or (self.sight(Watch(CRD, "")) is not Sight.SYNCED and not waiting):
+            return  # listed again, or for the first time
+        self._discovery.invalidate()
+        if waiting:
+            self._wake()
+        if known is None or not seen.same_schema(known):
+            self._list_again(group)
+
+    def _list_again(self, group: str) -> None:
+        """Fields may have left the objects of this group without an event (ssa-live 18)."""
         for watch, reflector in self._reflectors.items():
             if watch.gvk.group == group and watch.gvk != CRD:
                 reflector.request_relist()
