@@ -168,9 +168,10 @@ class Session:
 
     @property
     def standby(self) -> str:
-        """Who writes instead of us; "" while we do (or nobody does)."""
+        """Who writes instead of us; "" while we do (or nobody does, as when we cannot renew)."""
         state = self._keeper.state
-        return state.holder if state.phase is LeasePhase.STANDBY else ""
+        ours = state.phase is not LeasePhase.STANDBY or state.holder == self._context.options.identity
+        return "" if ours else state.holder
 
     # -- what is to be looked at -------------------------------------------------------------------------------------
 
@@ -266,10 +267,12 @@ class Session:
 
     def _on_sight(self, watch: Watch, sight: Sight) -> None:
         self._seen.set()
-        if sight is Sight.UNKNOWN:  # the watch broke: what left meanwhile will not be told
+        if watch.selector != self._selector:
+            return
+        if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
             for record in self._state.objects.values():
                 record.suspect = record.suspect or (record.gvk == watch.gvk and bool(record.uid))
-        if watch.selector != self._selector or sight is Sight.UNKNOWN or self._state.assignment is None:
+        if sight is Sight.UNKNOWN or self._state.assignment is None:
             return
         for key, unit in self._state.assignment.units.items():
             if any(o.gvk == watch.gvk for o in unit.objects):

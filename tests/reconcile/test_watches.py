@@ -242,8 +242,7 @@ async def test_look_again_ends_the_back_off(server: Server, watches: Watches) ->
 # -- definitions that change -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def served(server: Server, watches: Watches) -> Server:
+async def watch_gadgets(server: Server, watches: Watches) -> None:
     """Gadgets are served and watched, their definition is known."""
     server.served.add(GADGETS)
     server.objects[server.path(CRD)] = [definition()]
@@ -251,33 +250,36 @@ async def served(server: Server, watches: Watches) -> Server:
     await asyncio.sleep(1)
     server.lists.clear()
     server.invalidations = 0
-    return server
 
 
-async def test_a_changed_schema_lists_its_group_again_and_nothing_else(served: Server) -> None:
-    served.tell(CRD, "MODIFIED", definition(version="10", generation=2))
+async def test_a_changed_schema_lists_its_group_again_and_nothing_else(server: Server, watches: Watches) -> None:
+    await watch_gadgets(server, watches)
+    server.tell(CRD, "MODIFIED", definition(version="10", generation=2))
     await asyncio.sleep(1)
-    assert served.lists == [served.path(GADGETS)]
-    assert served.invalidations == 1
+    assert server.lists == [server.path(GADGETS)]
+    assert server.invalidations == 1
 
 
-async def test_a_definition_whose_status_alone_moved_lists_nothing(served: Server) -> None:
-    served.tell(CRD, "MODIFIED", definition(version="10"))
+async def test_a_definition_whose_status_alone_moved_lists_nothing(server: Server, watches: Watches) -> None:
+    await watch_gadgets(server, watches)
+    server.tell(CRD, "MODIFIED", definition(version="10"))
     await asyncio.sleep(1)
-    assert served.lists == []
+    assert server.lists == []
 
 
-async def test_definitions_that_are_listed_again_change_nothing(served: Server) -> None:
-    served.tell(CRD, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+async def test_definitions_that_are_listed_again_change_nothing(server: Server, watches: Watches) -> None:
+    await watch_gadgets(server, watches)
+    server.tell(CRD, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
     await asyncio.sleep(5)
-    assert served.lists == [served.path(CRD)]
-    assert served.invalidations == 0
+    assert server.lists == [server.path(CRD)]
+    assert server.invalidations == 0
 
 
-async def test_a_definition_that_went_makes_discovery_look_again(served: Server) -> None:
-    served.tell(CRD, "DELETED", definition(version="10"))
+async def test_a_definition_that_went_makes_discovery_look_again(server: Server, watches: Watches) -> None:
+    await watch_gadgets(server, watches)
+    server.tell(CRD, "DELETED", definition(version="10"))
     await asyncio.sleep(1)
-    assert (served.invalidations, served.lists) == (1, [])
+    assert (server.invalidations, server.lists) == (1, [])
 
 
 # -- defects ---------------------------------------------------------------------------------------------------------
