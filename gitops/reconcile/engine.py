@@ -25,7 +25,8 @@ from gitops.reconcile.cluster_worker import ClusterWorker, Connector
 from gitops.reconcile.context import Context
 from gitops.reconcile.heads import Head, Heads
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
-from gitops.reconcile.reporting import Reporter, StatusWriter
+from gitops.reconcile.publishing import StatusWriter
+from gitops.reconcile.reporting import Reporter
 from gitops.source.errors import SourceError
 from gitops.source.remotes import RemoteRefused
 from gitops.source.sources import Source

@@ -1,17 +1,14 @@
-"""Status files from what the engine knows: which changed, what they say, and when they are pushed.
+"""Status files from what the engine knows: which changed, and what they say now.
 
-Written only when the meaning changes, after a short debounce and at most one commit an interval; a refused or failed
-push keeps everything for the next attempt. The branch is a projection: losing it loses nothing but `since`.
+A file changes only when its meaning does. What cannot be known (a cluster that does not answer) keeps what was known
+last, said as such. The branch is a projection: losing it loses nothing but `since`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-import msgspec
 import yaml
 
 from gitops.model.documents import API_VERSION
@@ -35,21 +32,10 @@ from gitops.report.status_files import (
     render_unit,
     render_workload,
 )
-from gitops.source.errors import SourceErrorClass
-from gitops.source.sources import Source
-from gitops.source.statuses import PushKind, StatusStore
-
-_log = logging.getLogger(__name__)
 
 DRIFT_FOLDER = "drift"
-FOLDERS = ("status", DRIFT_FOLDER)
-"""What we write on the status branch; other folders there are others'."""
-
 RENDERED_AT_ONCE = 10
 """Files rendered without a pause: some milliseconds, in which no event is taken in."""
-
-LONGEST_PAUSE = 300.0
-"""Seconds between pushes that the server keeps refusing: the same push will be refused until people act."""
 
 
 class Reporter:
@@ -63,6 +49,7 @@ class Reporter:
         self._clusters: dict[ClusterName, ClusterStatus] = {}
         self._restored: set[UnitKey] = set()
         self._placed: frozenset[UnitKey] | None = None  # whose places the file says
+        self._lost = False  # the branch was begun anew and has not everything of `files`
 
     def load(self, files: Mapping[str, bytes]) -> None:
         """What the branch holds now."""
@@ -139,8 +126,12 @@ class Reporter:
             )
         )
 
-    def written(self, changes: Mapping[str, bytes | None]) -> None:
-        """These changes are on the branch now."""
+    def changes(self) -> dict[str, bytes | None]:
+        """What is to be written now."""
+        return {**self.files, **self.pending} if self._lost else dict(self.pending)
+
+    def written(self, changes: Mapping[str, bytes | None], *, restarted: bool = False) -> None:
+        """These changes are on the branch now; nothing else is when it was `restarted`."""
         for path, content in changes.items():
             if content is None:
                 self.files.pop(path, None)
@@ -148,11 +139,7 @@ class Reporter:
                 self.files[path] = content
             if path in self.pending and self.pending[path] == content:
                 del self.pending[path]
-
-    def rewrite(self, *, keep: Mapping[str, bytes | None]) -> None:
-        """The branch was lost: everything but `keep` is to be written again."""
-        for path in [p for p in self.files if p not in keep]:
-            self.pending.setdefault(path, self.files.pop(path))
+        self._lost = restarted and any(path not in changes for path in self.files)
 
     # -- single files ------------------------------------------------------------------------------------------------
 
@@ -181,9 +168,7 @@ class Reporter:
             version=unit.version if unit is not None else record.version if record is not None else "",
             namespace=unit.namespace if unit is not None else record.namespace if record is not None else "",
             mode=str(unit.mode) if unit is not None else "",
-            outcome=""
-            if state.outcome.state is SyncState.SYNCED
-            else f"{state.outcome.state}: {state.outcome.sentence}",
+            outcome=_outcome_words(state),
             held=held,
             unreachable_since=None if worker.contact.reachable else worker.contact.since,
         )
@@ -262,13 +247,9 @@ def render_drift(key: UnitKey, state: UnitState) -> bytes:
         "apiVersion": API_VERSION,
         "kind": "DriftReport",
         "unit": str(key),
-        "drifts": [_plain(record.to_dict()) for record in state.drifts],
+        "drifts": [record.to_dict() for record in state.drifts],
     }
     return yaml.dump(body, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2000).encode()
-
-
-def _plain(document: object) -> object:
-    return msgspec.to_builtins(document)
 
 
 def _outcome_words(state: UnitState) -> str:
@@ -314,108 +295,3 @@ def _held_sentences(head: Head) -> dict[WorkloadRef, tuple[str, ...]]:
         if finding.workload is not None and finding.workload in head.held:
             found.setdefault(finding.workload, []).append(str(finding))
     return {workload: tuple(sentences) for workload, sentences in found.items()}
-
-
-class StatusWriter:
-    """Debounces, renders and pushes. `render` fills the reporter and says whether there is anything to tell."""
-
-    def __init__(
-        self,
-        reporter: Reporter,
-        context: Context,
-        *,
-        source: Source,
-        render: Callable[[], Awaitable[bool]],
-    ) -> None:
-        self._reporter = reporter
-        self._context = context
-        self._render = render
-        self._source = source
-        self._dirty = asyncio.Event()
-        self._store: StatusStore | None = None
-        self._refusals = 0
-        self._rendering = False
-        self._hurried = asyncio.Event()
-        self.problem = ""
-        """Why the last push did not succeed; "" when it did."""
-
-    async def use(self, store: StatusStore) -> None:
-        """Write to this store from now on; what it holds is read once."""
-        self._reporter.load(await self._source.call(_read_all, store))
-        self._store = store
-
-    @property
-    def pending(self) -> bool:
-        """Is anything rendered or to be rendered, and not pushed?"""
-        return self._dirty.is_set() or self._rendering or bool(self._reporter.pending)
-
-    def dirty(self) -> None:
-        self._dirty.set()
-
-    async def run(self) -> None:
-        """Until cancelled: one push an interval at most, the first soon after something changed."""
-        options = self._context.options
-        while True:
-            await self._dirty.wait()
-            await asyncio.sleep(options.status_debounce)
-            written = await self.flush()
-            pause = max(0.0, options.status_interval - options.status_debounce) if written else 0.0
-            await self._pause(min(LONGEST_PAUSE, pause * 2**self._refusals))
-
-    def hurry(self) -> None:
-        """A new head came: somebody may have mended what refused our pushes."""
-        if self._refusals:
-            self._hurried.set()
-
-    async def _pause(self, seconds: float) -> None:
-        self._hurried.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hurried.wait()
-
-    async def flush(self) -> bool:
-        """Render and push now; True when something was pushed or could not be."""
-        self._dirty.clear()
-        self._rendering = True
-        try:
-            if self._store is None or not await self._render():
-                return False
-        finally:
-            self._rendering = False
-        store, changes = self._store, dict(self._reporter.pending)
-        if not changes:
-            return False
-        outcome = await self._source.call(store.commit_and_push, changes, _message(changes))
-        self._context.metrics.status_pushed(str(outcome.kind))
-        if outcome.written:
-            self._reporter.written(changes)
-            self.problem = ""
-            if outcome.restarted:
-                everything: dict[str, bytes | None] = {
-                    p: c for p, c in self._reporter.files.items() if p not in changes
-                }
-                if everything:
-                    await self._source.call(store.commit_and_push, everything, _message(everything))
-            return outcome.kind is PushKind.PUSHED
-        if outcome.sentence != self.problem:
-            _log.error("status was not pushed: %s", outcome.sentence)
-        self.problem = outcome.sentence
-        refused = outcome.kind is PushKind.REFUSED or outcome.error_class is SourceErrorClass.AUTH
-        self._refusals = self._refusals + 1 if refused else 0
-        self._dirty.set()
-        return True
-
-
-def _read_all(store: StatusStore) -> dict[str, bytes]:
-    paths = [path for folder in FOLDERS for path in store.files(folder)]
-    return {path: content for path in paths if (content := store.read(path)) is not None}
-
-
-def _message(changes: Mapping[str, bytes | None]) -> str:
-    units = sorted(
-        p.removeprefix("status/units/").removesuffix(".yaml") for p in changes if p.startswith("status/units/")
-    )
-    if not units:
-        return f"Status: {len(changes)} files"
-    more = f" and {len(units) - 1} more" if len(units) > 1 else ""
-    return f"Status of {units[0]}{more}"
