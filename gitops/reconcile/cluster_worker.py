@@ -121,9 +121,9 @@ class ClusterWorker:
 
     async def release(self, *, grace: float) -> None:
         """The cluster left Git: take our marks off what we applied, leave the objects, give up claim and Lease."""
+        await self.drain(grace=grace)
         if self._session is not None:
             await self._session.release_all()
-        await self.drain(grace=grace)
         await self.stop()
 
     async def _run(self) -> None:

@@ -196,7 +196,8 @@ class Session:
                     await self._seen.wait()
 
     async def release_all(self) -> None:
-        """Take our marks off every member of every unit; see gitops/reconcile/releasing.py."""
+        """Take our marks off every member of every unit; see gitops/reconcile/releasing.py. The queue is closed by now."""
+        await self._watches.close()  # what is unmarked is no drift
         if self.may_write():
             await release(self._state, self._applier, self._parents)
 

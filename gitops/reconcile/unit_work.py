@@ -17,7 +17,7 @@ from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import UnitKey
+from gitops.model.identity import GroupVersionKind, UnitKey
 from gitops.plan.parents import ParentRecord, applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_removal, plan_unit, settled_members
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
@@ -30,6 +30,9 @@ from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
+
+
+NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 
 class UnitWork:
@@ -163,24 +166,33 @@ class UnitWork:
         return record
 
     async def _preflight(self, run: Attempt, steps: list[Apply]) -> None:
-        """Dry-run what Git changed, all at once: a refused object stops its component before anything is written."""
-        fresh = {s.object.ref.name for s in steps if s.object.gvk.kind == "Namespace" and s.reason is Reason.CREATE}
-        checks = [self._check(run, s, in_new_namespace=s.object.ref.namespace in fresh) for s in steps if s.preflight]
-        await asyncio.gather(*checks)
+        """Dry-run what Git changed: a refused object stops its component before anything is written.
 
-    async def _check(self, run: Attempt, step: Apply, *, in_new_namespace: bool) -> None:
+        New namespaces first. Only what goes into a namespace that certainly does not exist yet is tried in the standing
+        empty one; everything else where it will be, so that an object made by other means is met.
+        """
+        checked = [s for s in steps if s.preflight]
+        new = [s for s in checked if s.object.gvk == NAMESPACE and s.reason is Reason.CREATE]
+        made = await asyncio.gather(*(self._check(run, s, namespace=None) for s in new))
+        fresh = {s.object.ref.name for s, created in zip(new, made, strict=True) if created}
+        rest = (s for s in checked if s not in new)
+        places = ((s, PREFLIGHT_NAMESPACE if s.object.ref.namespace in fresh else None) for s in rest)
+        await asyncio.gather(*(self._check(run, s, namespace=place) for s, place in places))
+
+    async def _check(self, run: Attempt, step: Apply, *, namespace: str | None) -> bool:
+        """Dry-run one object, in another namespace if one is given; True when it would be created."""
         desired = step.object
-        outcome = await self._applier.apply(
-            desired, dry_run=True, namespace=PREFLIGHT_NAMESPACE if in_new_namespace else None
-        )
+        outcome = await self._applier.apply(desired, dry_run=True, namespace=namespace)
         error = outcome.error
         if error is None:
-            if step.reason is Reason.CREATE and outcome.result is not ApplyResult.CREATED and not in_new_namespace:
+            created = outcome.result is ApplyResult.CREATED
+            if step.reason is Reason.CREATE and not created and namespace is None:
                 await self._take_over(run, desired)
-        elif error.cls is ErrorClass.WAITING or error.dry_run_unsupported:
-            return  # what it waits for may be in this very unit: the apply in its stage decides
-        else:
+            return created
+        # What it waits for may be in this very unit: the apply in its stage decides.
+        if error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
             run.fail(desired, error)
+        return False
 
     async def _take_over(self, run: Attempt, desired: DesiredObject) -> None:
         """The object exists without our label: somebody made it by other means. Taken over once, or refused."""

@@ -22,13 +22,14 @@ from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import Request
 from controlplane_kit.gitserver import GitServer, Repository
 
+from gitops.model.identity import UnitKey
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings, shipped_folder
 from gitops.reconcile.connecting import FolderConnector
 from gitops.reconcile.context import Context
 from gitops.reconcile.engine import Engine
 from gitops.reconcile.options import EngineOptions
-from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.source.mirror import Mirror
 from gitops.source.remotes import CredentialFiles, Remote
 from gitops.source.sources import GitSource
@@ -62,6 +63,14 @@ class Fleet:
     task: asyncio.Task[None]
     stop: asyncio.Event
     source: GitSource
+    credentials: Path  # the folder of kubeconfigs
+
+    def outcome(self, unit: str) -> UnitOutcome:
+        """How a unit stands, by its key as text; Pending while it is not known."""
+        key = UnitKey.parse(unit)
+        worker = self.engine.workers.get(key.cluster)
+        state = None if worker is None else worker.state.units.get(key)
+        return UnitOutcome(SyncState.PENDING, "not known") if state is None else state.outcome
 
     def push(self, files: Mapping[str, str | None], message: str = "change", **kwargs: Any) -> str:
         """Commit to the watched branch and send the push signal."""
@@ -178,7 +187,7 @@ async def fleet(tmp_path: Path, repo: Repository) -> AsyncIterator[StartFleet]:
             )
             engine, stop = Engine(source, FolderConnector(credentials), context), asyncio.Event()
             task = asyncio.create_task(engine.run(stop))
-            made = Fleet(repo, own, apis, engine, task, stop, source)
+            made = Fleet(repo, own, apis, engine, task, stop, source, credentials)
             running.append((made, source))
             return made
 
