@@ -16,6 +16,7 @@ from gitops.cluster.connection import Connection
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, backoff
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, ReconcilerName, UnitKey
+from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.context import Context
 from gitops.reconcile.judging import judge
 from gitops.reconcile.session import Refused, Session, Told, identify
@@ -58,7 +59,8 @@ class Contact:
 
 class ClusterWorker:
     """`parents_known` is called when the cluster's parents were read: they pin instances. `touched` when something
-    that status files say may have changed (None: of the cluster itself). `identities` is shared by all workers."""
+    that status files say may have changed (None: of the cluster itself). `identities` is shared by all workers.
+    `recall` says what status files tell of a unit from before this process."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class ClusterWorker:
         parents_known: Callable[[], None],
         touched: Callable[[ClusterName, UnitKey | None], None],
         identities: dict[ClusterUid, ClusterName],
+        recall: Callable[[UnitKey], UnitMemory],
     ) -> None:
         self.name = ClusterName(document.metadata.name)
         self.document = document
@@ -85,6 +88,7 @@ class ClusterWorker:
         self._parents_known = parents_known
         self._touched = touched
         self._identities = identities
+        self._recall = recall
         self._session: Session | None = None
         self._heard_at: float | None = None
         self._stopping = False
@@ -231,6 +235,14 @@ class ClusterWorker:
         return self._session is not None and self._session.queue.active
 
     @property
+    def unlooked(self) -> bool:
+        """Is something not known yet that will be in a moment: the cluster itself, or what its units look like?"""
+        if self.contact.reason == "NeverReached":
+            return True
+        units = self.state.units.items() if self._session is not None and self.contact.reachable else ()
+        return any(u.status is None and self.state.unit(key) is not None for key, u in units)
+
+    @property
     def standby(self) -> str:
         """Who writes to this cluster instead of us; "" when we do."""
         return self._session.standby if self._session is not None else ""
@@ -283,6 +295,11 @@ class ClusterWorker:
         if session is None:
             return
         for key in moved:
+            if not session.listed(key):
+                continue  # what is not seen yet is not missing
+            unit_state = self.state.units.get(key)
+            if unit_state is not None and unit_state.status is None:
+                unit_state.memory = self._recall(key)
             at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
             timer = self._timers.pop(key, None)
             if timer is not None:

@@ -77,6 +77,7 @@ class Engine:
         self.workers: dict[ClusterName, ClusterWorker] = {}
         self._identities: dict[ClusterUid, ClusterName] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        self._started = context.clock()
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._busy = False
@@ -258,6 +259,7 @@ class Engine:
                 parents_known=self._parents_known,
                 touched=self._touched,
                 identities=self._identities,
+                recall=self._reporter.recall,
             )
             self.workers[worker.name] = worker
             worker.start()
@@ -349,6 +351,9 @@ class Engine:
             return False
         for worker in self.workers.values():
             worker.judge()
+        if self._looking_around():
+            self._writer.dirty()
+            return False
         units, self._dirty_units = self._dirty_units, set()
         clusters, self._dirty_clusters = self._dirty_clusters, set()
         findings, self._findings_changed = self._findings_changed, False
@@ -363,6 +368,13 @@ class Engine:
         )
         self._count_units()
         return True
+
+    def _looking_around(self) -> bool:
+        """For a moment after the start, what will be known soon is not told as unknown: the files say more."""
+        since_start = self._context.clock() - self._started
+        return since_start < self._context.options.first_look and any(
+            worker.unlooked for worker in self.workers.values() if not worker.standby
+        )
 
     def _count_units(self) -> None:
         for name, worker in self.workers.items():

@@ -30,6 +30,10 @@ class EngineOptions:
     """Seconds to wait at start for every cluster's parents, which pin instances to clusters; one that does not answer
     in time must not keep the others waiting."""
 
+    first_look: float = 15.0
+    """Seconds after the start for which status waits until what can be reached has been looked at: a restart must not
+    write "unknown" over what files say, only to take it back a moment later."""
+
     status_debounce: float = 0.5
     """Seconds to collect changes before a status commit."""
 

@@ -13,7 +13,7 @@ import yaml
 
 from gitops.model.documents import API_VERSION
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
-from gitops.readiness.aggregating import UnitStatus
+from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.functions import ClusterStatus, InstanceView, bundle_status, cluster_status, function_status
 from gitops.readiness.statuses import Status
 from gitops.reconcile.cluster_worker import ClusterWorker
@@ -47,7 +47,6 @@ class Reporter:
         self.pending: dict[str, bytes | None] = {}
         self._workloads: dict[WorkloadRef, WorkloadReport] = {}
         self._clusters: dict[ClusterName, ClusterStatus] = {}
-        self._restored: set[UnitKey] = set()
         self._placed: frozenset[UnitKey] | None = None  # whose places the file says
         self._lost = False  # the branch was begun anew and has not everything of `files`
 
@@ -56,14 +55,10 @@ class Reporter:
         self.files = dict(files)
         self._placed = None
 
-    def restore(self, key: UnitKey, unit: UnitState) -> None:
-        """After a restart, what the unit's file says tells since when it is as it is."""
-        if key in self._restored:
-            return
-        self._restored.add(key)
+    def recall(self, key: UnitKey) -> UnitMemory:
+        """After a restart: since when a unit is as it is, as its file says."""
         previous = read_since(self.files.get(unit_path(key)))
-        if previous is not None and unit.memory.status is None:
-            unit.memory = previous.unit_memory()
+        return previous.unit_memory() if previous is not None else UnitMemory()
 
     async def render(
         self,
@@ -159,7 +154,6 @@ class Reporter:
             self._put(path, None)
             self._put(drift_path(key), None)
             return
-        self.restore(key, state)
         unit, record = worker.state.unit(key), worker.state.parents.get(key)
         report = UnitReport(
             key=key,

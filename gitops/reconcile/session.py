@@ -196,7 +196,7 @@ class Session:
                     await self._seen.wait()
 
     async def release_all(self) -> None:
-        """Take our marks off every member of every unit; see gitops/reconcile/releasing.py. The queue is closed by now."""
+        """Take our marks off every member of every unit (gitops/reconcile/releasing.py). The queue is closed by now."""
         await self._watches.close()  # what is unmarked is no drift
         if self.may_write():
             await release(self._state, self._applier, self._parents)
@@ -273,9 +273,7 @@ class Session:
         if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
             for record in self._state.objects.values():
                 record.suspect = record.suspect or (record.gvk == watch.gvk and bool(record.uid))
-        if sight is Sight.UNKNOWN or self._state.assignment is None:
-            return
-        for key, unit in self._state.assignment.units.items():
+        for key, unit in ({} if self._state.assignment is None else self._state.assignment.units).items():
             if any(o.gvk == watch.gvk for o in unit.objects):
                 self.queue.poke(key)
 
@@ -287,11 +285,7 @@ class Session:
         unit_state = self._state.units.get(key)
         if unit_state is None:
             return
-        unseen = self._unseen(key)
-        if unseen:
-            outcome = UnitOutcome(SyncState.PENDING, unseen)
-        else:
-            outcome = await self._work.run(key)
+        outcome = self._unseen(key) or await self._work.run(key)
         unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
         if outcome != unit_state.outcome:
             level = (
@@ -307,17 +301,26 @@ class Session:
         if outcome.retry_after is not None:
             self.queue.poke_after(key, outcome.retry_after)
 
-    def _unseen(self, key: UnitKey) -> str:
-        """Why nothing may be decided about a unit yet: a kind of it has not been listed."""
-        if not self._ready:
-            return f"another daemon ({self.standby}) holds the Lease" if self.standby else "the Lease is not held"
+    def listed(self, key: UnitKey) -> bool:
+        """Have all kinds of a unit been listed, so that what is not there is absent?"""
+        return not self._unlisted(key)
+
+    def _unlisted(self, key: UnitKey) -> list[Watch]:
         unit = self._state.unit(key)
-        for gvk in sorted({o.gvk for o in unit.objects}) if unit is not None else ():
-            watch = Watch(gvk, self._selector)
-            if self._watches.sight(watch) is Sight.UNKNOWN:
-                error = self._watches.error(watch)
-                return f"{gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
-        return ""
+        kinds = sorted({o.gvk for o in unit.objects}) if unit is not None else ()
+        watches = (Watch(gvk, self._selector) for gvk in kinds)
+        return [watch for watch in watches if self._watches.sight(watch) is Sight.UNKNOWN]
+
+    def _unseen(self, key: UnitKey) -> UnitOutcome | None:
+        """Why nothing may be decided about a unit yet; None when it may."""
+        if not self._ready:
+            why = f"another daemon ({self.standby}) holds the Lease" if self.standby else "the Lease is not held"
+            return UnitOutcome(SyncState.PENDING, why)
+        for watch in self._unlisted(key):
+            error = self._watches.error(watch)
+            sentence = f"{watch.gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
+            return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
+        return None
 
     def _stage_of(self, gvk: GroupVersionKind) -> Stage:
         return stage_of(gvk, self._context.registry)

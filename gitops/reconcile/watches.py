@@ -58,7 +58,7 @@ class _Definition:
 
 class Watches:
     """`on_event` gets every event of every watch, in order per watch; `on_sight` is called when what is known of a
-    kind changes. Both run on the loop and must not block."""
+    kind changes, or why it is unknown. Both run on the loop and must not block."""
 
     def __init__(
         self,
@@ -166,8 +166,8 @@ class Watches:
             unserved = found.cls is ErrorClass.WAITING
             failures = 0 if unserved else failures + 1
             asked = asked + 1 if unserved else 0
-            self._errors[watch] = found
             self._see(watch, Sight.UNSERVED if unserved else Sight.UNKNOWN)
+            self._fail(watch, found)
             pause = backoff(ErrorClass.UNREACHABLE, failures or asked, self._rng)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause if not unserved or asked < LOOKS else None):
@@ -181,7 +181,7 @@ class Watches:
         elif isinstance(event, Fresh):
             self._errors.pop(watch, None)
         elif isinstance(event, Stale):
-            self._errors[watch] = event.error
+            self._fail(watch, event.error)
             if event.error.cls in (ErrorClass.WAITING, ErrorClass.GONE):
                 self._discovery.invalidate()
         elif watch.gvk == CRD:
@@ -214,6 +214,12 @@ class Watches:
         for watch, reflector in self._reflectors.items():
             if watch.gvk.group == group and watch.gvk != CRD:
                 reflector.request_relist()
+
+    def _fail(self, watch: Watch, error: ApiError) -> None:
+        known = self._errors.get(watch)
+        self._errors[watch] = error
+        if self.sight(watch) is Sight.UNKNOWN and (known is None or known.cls is not error.cls):
+            self._on_sight(watch, Sight.UNKNOWN)
 
     def _see(self, watch: Watch, sight: Sight) -> None:
         if watch in self._tasks and self._sights.get(watch) is not sight:
