@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadRef
+from gitops.model.identity import ClusterName, Commit, ObjectRef, UnitKey, WorkloadRef
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
@@ -31,6 +31,7 @@ class Head:
     compilation: Compilation
     units: Mapping[UnitKey, Unit]
     held: frozenset[WorkloadRef]
+    named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
 
     @property
     def commit(self) -> Commit:
@@ -45,6 +46,8 @@ class Head:
             complete=self.compilation.complete,
             consent=consent,
             adopt=repository is None or repository.spec.adopt == "always",
+            named=frozenset().union(*self.named.values()),
+            opaque=self.held - self.named.keys(),
         )
 
 
@@ -56,6 +59,15 @@ def pins_of(parents: Iterable[UnitKey]) -> Pins:
         if dash and index.isdecimal():
             pins[(key.workload, spec_id)].setdefault(int(index), key.cluster)
     return pins
+
+
+def _claims(units: Mapping[UnitKey, Unit], kept: Mapping[UnitKey, Unit]) -> set[WorkloadRef]:
+    """Workloads that declare an object which a kept unit has: while that one cannot let go of it, the present owner
+    keeps it."""
+    had = {(key.cluster, o.ref) for key, unit in kept.items() for o in unit.objects}
+    if not had:
+        return set()
+    return {key.workload for key, unit in units.items() if any((key.cluster, o.ref) in had for o in unit.objects)}
 
 
 class Heads:
@@ -73,19 +85,33 @@ class Heads:
         if tree is None:
             return None
         compilation = await self._source.call(self._compiler.compile, tree, pins=pins_of(parents))
-        units = dict(compilation.units)
-        missing = {
-            key
-            for key in {*self._good, *parents}
-            if key not in units and (key.workload in compilation.held or not compilation.complete)
-        }
-        for key in sorted(missing):
-            if key in self._good:
-                units[key] = self._good[key]
-        forgotten = {key: parents[key] for key in missing if key not in units and key in parents}
-        units |= await self._last_good(forgotten, parents)
-        self._good = units
-        return Head(compilation, units, compilation.held)
+        held, named = set(compilation.held), dict(compilation.named)
+        while True:
+            units = {key: unit for key, unit in compilation.units.items() if key.workload not in held}
+            kept = await self._kept(units.keys(), held, compilation.complete, parents)
+            claims = _claims(units, kept)
+            if not claims:
+                break
+            for workload in sorted(claims):
+                _log.warning("%s declares what a workload with errors still has: it stays as it is too", workload)
+                theirs = (u for k, u in compilation.units.items() if k.workload == workload)
+                named[workload] = frozenset(o.ref for unit in theirs for o in unit.objects)
+            held |= claims
+        self._good = units | kept
+        return Head(compilation, self._good, frozenset(held), named)
+
+    async def _kept(
+        self,
+        present: Collection[UnitKey],
+        held: Collection[WorkloadRef],
+        complete: bool,
+        parents: Mapping[UnitKey, ParentRecord],
+    ) -> dict[UnitKey, Unit]:
+        """The last good units of what is held, or of everything that is absent from an incomplete compile."""
+        missing = {k for k in {*self._good, *parents} if k not in present and (k.workload in held or not complete)}
+        kept = {key: self._good[key] for key in sorted(missing) if key in self._good}
+        forgotten = {key: parents[key] for key in missing if key not in kept and key in parents}
+        return kept | await self._last_good(forgotten, parents)
 
     async def _last_good(
         self, wanted: Mapping[UnitKey, ParentRecord], parents: Mapping[UnitKey, ParentRecord]

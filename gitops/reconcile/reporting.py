@@ -21,7 +21,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.heads import Head
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import UnitState
-from gitops.report.paths import unit_path, workload_path
+from gitops.report.paths import cluster_path, unit_path, workload_path
 from gitops.report.readme import render_readme
 from gitops.report.status_files import (
     UnitReport,
@@ -30,6 +30,7 @@ from gitops.report.status_files import (
     render_cluster,
     render_placements,
     render_unit,
+    render_unreachable,
     render_workload,
 )
 
@@ -80,6 +81,7 @@ class Reporter:
         if findings_changed:
             dirty_workloads |= {*head.held, *self._workloads, *(k.workload for k in head.units)}
             dirty_units |= {k for n in workers for k in workers[n].state.units}
+            self._sweep(head, workers)
         held = _held_sentences(head)
         for count, key in enumerate(sorted(dirty_units)):
             self._unit(head, workers, key, held.get(key.workload, ()))
@@ -154,6 +156,10 @@ class Reporter:
             self._put(path, None)
             self._put(drift_path(key), None)
             return
+        previous = self.files.get(path)
+        if state.status is None and previous is not None and not worker.contact.reachable:
+            self._put(path, render_unreachable(previous, key, since=worker.contact.since) or previous)
+            return
         unit, record = worker.state.unit(key), worker.state.parents.get(key)
         report = UnitReport(
             key=key,
@@ -166,7 +172,7 @@ class Reporter:
             held=held,
             unreachable_since=None if worker.contact.reachable else worker.contact.since,
         )
-        self._put(*render_unit(report, previous=self.files.get(path)))
+        self._put(*render_unit(report, previous=previous))
         if state.drifts:
             self._put(drift_path(key), render_drift(key, state))
 
@@ -208,8 +214,7 @@ class Reporter:
         worker = workers.get(name)
         if worker is None:
             self._clusters.pop(name, None)
-            gone = cluster_status(name, reachable=False, now=0.0)
-            self._put(render_cluster(gone)[0], None)
+            self._remove(f for f in self.files if f == cluster_path(name) or f.startswith(_folders(name)))
             return
         contact = worker.contact
         status = cluster_status(
@@ -226,13 +231,35 @@ class Reporter:
             },
         )
         self._clusters[name] = status
-        path, _ = render_cluster(status)
-        self._put(*render_cluster(status, previous=self.files.get(path)))
+        self._put(*render_cluster(status, previous=self.files.get(cluster_path(name))))
+
+    def _sweep(self, head: Head, workers: Mapping[ClusterName, ClusterWorker]) -> None:
+        """Remove files of what went while nobody wrote status: before this process, or while a push was refused."""
+        for name, worker in workers.items():
+            if worker.may_write:  # its parents are known, so all its units are
+                there = {path for key in worker.state.units for path in (unit_path(key), drift_path(key))}
+                self._remove(f for f in self.files if f.startswith(_folders(name)) and f not in there)
+        if head.compilation.complete:
+            kinds = tuple(f"status/{kind}s/" for kind in WorkloadKind)
+            known = {*head.held, *(k.workload for k in head.units)}
+            live = {k.workload for worker in workers.values() for k in worker.state.units}
+            there = {workload_path(w) for w in known | live}
+            self._remove(f for f in self.files if f.startswith(kinds) and f not in there)
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        for path in list(paths):
+            self._put(path, None)
 
 
 def drift_path(key: UnitKey) -> str:
     """`drift/dgx-a/function.llama-chat.h100-0.yaml`: the newest drifts of a unit."""
     return unit_path(key).replace("status/units/", f"{DRIFT_FOLDER}/", 1)
+
+
+def _folders(name: ClusterName) -> tuple[str, str]:
+    """Where the files of a cluster's units are."""
+    any_unit = UnitKey(WorkloadKind.BUNDLE, "x", "", name)
+    return f"{unit_path(any_unit).rpartition('/')[0]}/", f"{drift_path(any_unit).rpartition('/')[0]}/"
 
 
 def render_drift(key: UnitKey, state: UnitState) -> bytes:

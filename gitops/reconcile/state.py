@@ -104,7 +104,8 @@ class ClusterState:
 
     def assign(self, assignment: Assignment) -> list[UnitKey]:
         """Take a new assignment; returns the units that have something to look at."""
-        before = {} if self.assignment is None else self.assignment.units
+        previous = self.assignment
+        before = {} if previous is None else previous.units
         self.assignment = assignment
         self._declared = {o.ref: (u.key, o) for u in assignment.units.values() for o in u.objects}
         for ref in [r for r in self.objects if r not in self._declared]:
@@ -112,6 +113,11 @@ class ClusterState:
         changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
         for key in (*assignment.units, *self.parents):
             self.units.setdefault(key, UnitState(key))
+        if previous is not None and (previous.adopt, previous.consent) != (assignment.adopt, assignment.consent):
+            # What was refused or held back for want of consent may go on now.
+            changed = [
+                k for k in assignment.units if k in changed or self.units[k].outcome.state is not SyncState.SYNCED
+            ]
         return changed + [k for k in self.units if k not in assignment.units]
 
     def forget_live(self) -> None:
