@@ -291,6 +291,8 @@ class Engine:
             store = await self._source.statuses(self._reconciler, repository.spec.statusBranch)
             await self._writer.use(store)
             self._status_branch = repository.spec.statusBranch
+            self._findings_changed = True  # all is to be written there
+            self._dirty_clusters |= self.workers.keys()
         except (SourceError, RemoteRefused, OSError) as error:
             _log.error("status cannot be written: %s", error)
             self._recompile = True

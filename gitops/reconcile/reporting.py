@@ -240,6 +240,10 @@ class Reporter:
                 there = {path for key in worker.state.units for path in (unit_path(key), drift_path(key))}
                 self._remove(f for f in self.files if f.startswith(_folders(name)) and f not in there)
         if head.compilation.complete:
+            declared = [ClusterName(n) for n in (*head.compilation.clusters, *head.compilation.unreadable_clusters)]
+            folders = tuple(folder for name in declared for folder in (cluster_path(name), *_folders(name)))
+            places = ("status/clusters/", "status/units/", f"{DRIFT_FOLDER}/")
+            self._remove(f for f in self.files if f.startswith(places) and not f.startswith(folders))
             kinds = tuple(f"status/{kind}s/" for kind in WorkloadKind)
             known = {*head.held, *(k.workload for k in head.units)}
             live = {k.workload for worker in workers.values() for k in worker.state.units}

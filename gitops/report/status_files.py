@@ -123,6 +123,28 @@ def render_unit(report: UnitReport, *, previous: bytes | None = None) -> tuple[s
     return unit_path(report.key), emit(body, previous)
 
 
+def render_unreachable(previous: bytes, key: UnitKey, *, since: float) -> bytes | None:
+    """A unit's file when its cluster does not answer and nothing else is known than what the file says; None when it is
+    not one of ours."""
+    try:
+        known = yaml.load(previous, yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError, UnicodeError, RecursionError):
+        return None
+    if not isinstance(known, dict) or known.get("apiVersion") != API_VERSION:
+        return None
+    first = {
+        "apiVersion": API_VERSION,
+        "kind": "UnitStatus",
+        "unit": str(key),
+        "status": str(Status.UNKNOWN),
+        "reason": "Unreachable",
+        "cause": f"cluster {key.cluster} is unreachable",
+        "since": stamp(since),
+        "lastKnown": known.get("lastKnown") or known.get("status", ""),
+    }
+    return emit({**first, **{k: v for k, v in known.items() if k not in first}}, previous)
+
+
 def render_workload(report: WorkloadReport, *, previous: bytes | None = None) -> tuple[str, bytes]:
     """(path, content) of the file of a Function, Bundle, …"""
     status = report.status

@@ -1,0 +1,328 @@
+"""Which status files change, and what they say: a reporter over clusters in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from gitops.model.documents import Cluster
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind
+from gitops.plan.units import Compilation
+from gitops.readiness.aggregating import UnitMemory, UnitStatus
+from gitops.readiness.statuses import Status
+from gitops.reconcile.cluster_worker import Contact
+from gitops.reconcile.heads import Head
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.reporting import Reporter, drift_path
+from gitops.reconcile.sightings import DRIFTS_KEPT, Sightings
+from gitops.report.paths import cluster_path, unit_path, workload_path
+from gitops.report.status_files import stamp
+
+CHAT = UnitKey(WorkloadKind.FUNCTION, "chat", "h100-0", ClusterName("a"))
+SYNCED = UnitOutcome(SyncState.SYNCED, "as declared")
+
+
+def document(name: str) -> Cluster:
+    body = {
+        "apiVersion": "gitops/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name},
+        "spec": {"credentials": name},
+    }
+    return Cluster.model_validate(body)
+
+
+class Desk:
+    """A reporter with what it is told of. `write` pushes what is pending, as the branch's owner would."""
+
+    def __init__(self, kit: Any, context: Any) -> None:
+        self.kit, self.context = kit, context
+        self.reporter = Reporter(context)
+        self.workers: dict[ClusterName, Any] = {}
+        self.findings: tuple[Finding, ...] = ()
+        self.held: frozenset[Any] = frozenset()
+        self.complete = True
+        self.commit = "c1"
+
+    def worker(self, name: str, *units: Any, records: Any = ()) -> Any:
+        """A reachable cluster with these units, all Ready."""
+        state = self.kit.state(*units, records=records)
+        for unit_state in state.units.values():
+            unit_state.outcome = SYNCED
+            unit_state.status = self.status()
+        worker = self.workers[ClusterName(name)] = SimpleNamespace(
+            state=state,
+            document=document(name),
+            contact=Contact(True, self.context.wall()),
+            standby="",
+            uid=f"uid-{name}",
+            may_write=True,
+            serving=lambda key: None,
+        )
+        return worker
+
+    def status(self, status: Status = Status.READY, **more: Any) -> UnitStatus:
+        values = {"reason": str(status), "cause": "", "ready_count": 1, "expected_count": 1, "phase": ""}
+        return UnitStatus(**{"status": status, "since": self.context.wall(), **values, **more})
+
+    @property
+    def head(self) -> Head:
+        units = {k: u for w in self.workers.values() for k, u in w.state.assignment.units.items()}
+        clusters = {name: w.document for name, w in self.workers.items()}
+        compilation = Compilation(
+            Commit(self.commit),
+            None,
+            clusters,
+            units,
+            self.findings,
+            self.held,
+            self.complete,  # type: ignore[arg-type]
+        )
+        return Head(compilation, units, self.held)
+
+    async def render(self, *units: UnitKey, clusters: Any = (), new_head: bool = False) -> dict[str, bytes | None]:
+        """What is to be written after these became dirty."""
+        await self.reporter.render(
+            self.head, self.workers, branch="main", units=units, clusters=clusters, findings_changed=new_head
+        )
+        return self.reporter.changes()
+
+    async def write(self, *units: UnitKey, **more: Any) -> dict[str, bytes | None]:
+        changes = await self.render(*units, **more)
+        self.reporter.written(changes)
+        return changes
+
+    def file(self, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = yaml.safe_load(self.reporter.files[path])
+        return found
+
+
+@pytest.fixture
+def desk(kit: Any, context: Any) -> Desk:
+    return Desk(kit, context)
+
+
+@pytest.fixture
+def chat(kit: Any, desk: Desk) -> Any:
+    """A function's unit on cluster a, written as Ready. Returns its state."""
+    web = kit.desired("web", key=CHAT)
+    worker = desk.worker("a", kit.unit(web, key=CHAT, version="1"), records=[kit.record(web, key=CHAT)])
+    return worker.state.units[CHAT]
+
+
+async def first_head(desk: Desk) -> None:
+    await desk.write(
+        *(k for w in desk.workers.values() for k in w.state.units), clusters=list(desk.workers), new_head=True
+    )
+
+
+# -- what is written -------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_head_writes_a_file_for_everything(desk: Desk, chat: Any) -> None:
+    await first_head(desk)
+    assert set(desk.reporter.files) == {
+        unit_path(CHAT),
+        workload_path(CHAT.workload),
+        cluster_path(ClusterName("a")),
+        "status/placements.yaml",
+        "status/README.md",
+    }
+    assert desk.file(unit_path(CHAT))["status"] == "Ready"
+    assert desk.file(workload_path(CHAT.workload))["status"] == "ACTIVE"
+    assert desk.file("status/placements.yaml")["placements"] == {"function/chat": {"h100-0": "a"}}
+
+
+async def test_at_rest_nothing_is_written(desk: Desk, chat: Any) -> None:
+    await first_head(desk)
+    assert await desk.render(CHAT, clusters=["a"], new_head=True) == {}
+
+
+async def test_only_the_dirty_unit_and_what_is_above_it_is_rendered(desk: Desk, kit: Any) -> None:
+    keys = [kit.other_key(name) for name in ("one", "two")]
+    state = desk.worker("a", *(kit.unit(kit.desired(k.name, key=k), key=k) for k in keys)).state
+    await first_head(desk)
+    for key in keys:
+        state.units[key].status = desk.status(Status.DEGRADED)
+    changed = await desk.render(keys[0])
+    assert unit_path(keys[0]) in changed
+    assert workload_path(keys[0].workload) in changed
+    assert unit_path(keys[1]) not in changed, "nobody said that it moved"
+
+
+async def test_a_message_or_a_time_that_moves_alone_writes_nothing(desk: Desk, chat: Any, clock: Any) -> None:
+    chat.status = desk.status(Status.PROGRESSING, cause="1 of 3 pods")
+    await first_head(desk)
+    clock.now += 100
+    chat.status = desk.status(Status.PROGRESSING, cause="2 of 3 pods")
+    assert await desk.render(CHAT) == {}
+
+
+async def test_every_new_head_is_acknowledged(desk: Desk, chat: Any) -> None:
+    await first_head(desk)
+    desk.commit = "c2"
+    assert list(await desk.render()) == ["status/README.md"]
+
+
+async def test_what_went_back_before_it_was_pushed_is_not_pushed(desk: Desk, chat: Any) -> None:
+    await first_head(desk)
+    chat.status = desk.status(Status.DEGRADED)
+    assert await desk.render(CHAT)
+    chat.status = desk.status(Status.READY)
+    assert await desk.render(CHAT) == {}
+
+
+async def test_what_keeps_a_workload_at_its_last_good_commit_stands_in_its_files(desk: Desk, chat: Any) -> None:
+    await first_head(desk)
+    where = Origin("functions/chat/function.yaml", 3)
+    desk.findings = (Finding(where, "x", Severity.ERROR, "no such field", workload=CHAT.workload),)
+    desk.held = frozenset({CHAT.workload})
+    await desk.write(new_head=True)
+    assert "no such field" in desk.file(unit_path(CHAT))["held"][0]
+    assert "no such field" in desk.file(workload_path(CHAT.workload))["held"][0]
+
+
+async def test_a_note_is_told_although_all_is_as_declared(desk: Desk, chat: Any) -> None:
+    chat.note = "the base of version 1 was changed in place"
+    await first_head(desk)
+    assert desk.file(unit_path(CHAT))["outcome"] == {"message": chat.note}
+
+
+async def test_an_outcome_that_is_not_well_is_told_in_one_sentence(desk: Desk, chat: Any) -> None:
+    chat.outcome = UnitOutcome(SyncState.REFUSED, "no right to it")
+    await first_head(desk)
+    assert desk.file(unit_path(CHAT))["outcome"] == {"message": "Refused: no right to it"}
+
+
+# -- what goes -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_files_of_a_removed_unit_go_and_those_of_its_workload_with_the_last(desk: Desk, chat: Any) -> None:
+    desk.reporter.load({drift_path(CHAT): b"old"})
+    await first_head(desk)
+    state = desk.workers[ClusterName("a")].state
+    state.parents.clear()
+    state.units.clear()
+    state.assign(desk.kit.assignment(commit="c2"))
+    changes = await desk.write(CHAT, new_head=True)
+    assert {path for path, content in changes.items() if content is None} == {
+        unit_path(CHAT),
+        drift_path(CHAT),
+        workload_path(CHAT.workload),
+    }
+
+
+async def test_files_of_what_went_before_this_process_are_swept(desk: Desk, chat: Any, kit: Any) -> None:
+    old, elsewhere = kit.other_key("old"), kit.other_key("old", cluster="gone")
+    paths = (
+        unit_path(old),
+        drift_path(old),
+        unit_path(elsewhere),
+        workload_path(old.workload),
+        "status/clusters/gone.yaml",
+    )
+    desk.reporter.load(dict.fromkeys(paths, b"x"))
+    await first_head(desk)
+    assert not set(paths) & set(desk.reporter.files)
+    assert unit_path(CHAT) in desk.reporter.files
+
+
+@pytest.mark.parametrize("why", ["incomplete", "parents unknown"])
+async def test_nothing_is_swept_on_incomplete_knowledge(desk: Desk, chat: Any, kit: Any, why: str) -> None:
+    old = kit.other_key("old")
+    path = workload_path(old.workload) if why == "incomplete" else unit_path(old)
+    desk.complete = why != "incomplete"
+    desk.workers[ClusterName("a")].may_write = why == "incomplete"
+    desk.reporter.load({path: b"x"})
+    await first_head(desk)
+    assert path in desk.reporter.files
+
+
+async def test_a_cluster_that_left_git_takes_all_its_files_along(desk: Desk, chat: Any) -> None:
+    await first_head(desk)
+    desk.workers.clear()
+    changes = await desk.write(clusters=["a"])
+    assert changes[cluster_path(ClusterName("a"))] is None
+    assert changes[unit_path(CHAT)] is None
+
+
+# -- clusters that do not answer, restarts ---------------------------------------------------------------------------
+
+
+async def test_a_unit_of_an_unreachable_cluster_is_unknown_with_what_was_known_last(
+    desk: Desk, chat: Any, clock: Any
+) -> None:
+    await first_head(desk)
+    desk.workers[ClusterName("a")].contact = Contact(False, clock.now - 30, "Unreachable", "no route")
+    await desk.write(CHAT, clusters=["a"])
+    found = desk.file(unit_path(CHAT))
+    assert (found["status"], found["lastKnown"], found["reason"]) == ("Unknown", "Ready", "Unreachable")
+    assert str(found["since"]) == stamp(clock.now - 30)
+    assert desk.file(workload_path(CHAT.workload))["unreachable"] == 1
+    assert desk.file(cluster_path(ClusterName("a")))["units"] == {"Unknown": 1}
+
+
+async def test_after_a_restart_the_file_of_an_unreachable_cluster_keeps_all_it_says(
+    desk: Desk, chat: Any, clock: Any, context: Any
+) -> None:
+    chat.status = desk.status(Status.READY, phase="Running")
+    await first_head(desk)
+    before = desk.file(unit_path(CHAT))
+    again = Desk(desk.kit, context)
+    again.reporter.load(desk.reporter.files)
+    worker = again.worker("a", *desk.head.units.values())
+    worker.contact = Contact(False, clock.now, "Unreachable", "no route")
+    worker.state.units[CHAT].status = None
+    await first_head(again)
+    after = again.file(unit_path(CHAT))
+    assert (after["status"], after["lastKnown"], after["phase"]) == ("Unknown", "Ready", "Running")
+    assert after["commit"] == before["commit"]
+    assert await again.render(CHAT, clusters=["a"], new_head=True) == {}, "said once"
+
+
+async def test_a_restart_recalls_since_when_a_unit_is_as_it_is(desk: Desk, chat: Any, clock: Any, context: Any) -> None:
+    await first_head(desk)
+    again = Reporter(context)
+    again.load(desk.reporter.files)
+    memory = again.recall(CHAT)
+    assert (memory.status, memory.since) == (Status.READY, float(int(clock.now)))
+    assert again.recall(dataclasses.replace(CHAT, name="new")) == UnitMemory()
+
+
+async def test_a_workload_keeps_since_over_a_restart(desk: Desk, chat: Any, clock: Any, context: Any) -> None:
+    await first_head(desk)
+    before = desk.file(workload_path(CHAT.workload))["since"]
+    again = Desk(desk.kit, context)
+    again.reporter.load(desk.reporter.files)
+    again.workers = desk.workers
+    clock.now += 1000
+    desk.workers[ClusterName("a")].state.units[CHAT].outcome = UnitOutcome(SyncState.REFUSED, "x")
+    await first_head(again)
+    assert again.file(workload_path(CHAT.workload))["since"] == before
+
+
+# -- drift -----------------------------------------------------------------------------------------------------------
+
+
+async def test_drift_has_a_file_of_its_own_bounded_to_the_newest(desk: Desk, chat: Any, kit: Any, context: Any) -> None:
+    state = desk.workers[ClusterName("a")].state
+    (web,) = state.unit(CHAT).objects
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    for _ in range(DRIFTS_KEPT + 5):
+        kit.settled(state, web)
+        sightings.gone(CHAT, web)
+    await first_head(desk)
+    found = desk.file(drift_path(CHAT))
+    assert (found["kind"], len(found["drifts"])) == ("DriftReport", DRIFTS_KEPT)
+    assert found["drifts"][-1]["kind"] == "deleted"
+
+
+async def test_drift_of_an_earlier_process_stays_until_the_unit_goes(desk: Desk, chat: Any) -> None:
+    desk.reporter.load({drift_path(CHAT): b"earlier"})
+    await first_head(desk)
+    assert desk.reporter.files[drift_path(CHAT)] == b"earlier"
