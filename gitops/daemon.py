@@ -33,7 +33,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.engine import Engine, OnceReport
 from gitops.reconcile.fights import FightLimits
 from gitops.reconcile.options import EngineOptions
-from gitops.serving import HttpServer, Readiness, Webhook
+from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.settings import RepositorySettings, Settings, SettingsError, split_listen
 from gitops.source.mirror import Mirror
 from gitops.source.remotes import CredentialFiles, Remote

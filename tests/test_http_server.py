@@ -15,7 +15,7 @@ import pytest
 
 from gitops import serving
 from gitops.metrics import PrometheusMetrics
-from gitops.serving import HttpServer, RateLimit, Readiness, Webhook
+from gitops.http_server import HttpServer, RateLimit, Readiness, Webhook
 
 SECRET = b"a-long-shared-secret"
 MAX_BODY = 64 * 1024
