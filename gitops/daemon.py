@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from gitops.cluster.connection import Connection, ConnectionSettings
+from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
 from gitops.model.documents import Cluster
 from gitops.plan.pruning import FuseLimits
@@ -33,7 +34,6 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.engine import Engine, OnceReport
 from gitops.reconcile.fights import FightLimits
 from gitops.reconcile.options import EngineOptions
-from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.settings import RepositorySettings, Settings, SettingsError, split_listen
 from gitops.source.mirror import Mirror
 from gitops.source.remotes import CredentialFiles, Remote

@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gitops import serving
-from gitops.metrics import PrometheusMetrics
+from gitops import http_server
 from gitops.http_server import HttpServer, RateLimit, Readiness, Webhook
+from gitops.metrics import PrometheusMetrics
 
 SECRET = b"a-long-shared-secret"
 MAX_BODY = 64 * 1024
@@ -180,7 +180,7 @@ async def test_x04_comparison_takes_constant_time(secret_file: Path, monkeypatch
         compared.append((a, b))
         return real(a, b)
 
-    monkeypatch.setattr(serving.hmac, "compare_digest", spy)
+    monkeypatch.setattr(http_server.hmac, "compare_digest", spy)
     async with serve(secret_file=secret_file) as (_, session):
         await session.post("/webhook", data=BODY, headers=GITHUB("0" * 64))
         await session.post("/webhook", data=BODY, headers={"X-Gitlab-Token": "x"})
@@ -221,7 +221,7 @@ async def test_x04_unannounced_huge_body_is_cut_off(secret_file: Path) -> None:
 
 
 async def test_x04_slow_body_is_given_up(secret_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(http_server, "BODY_SECONDS", 0.05)
     async with serve(secret_file=secret_file) as (daemon, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(daemon.url.rpartition(":")[2]))
         writer.write(b"POST /webhook HTTP/1.1\r\nHost: x\r\nX-Gitea-Signature: 00\r\nContent-Length: 10\r\n\r\nabc")

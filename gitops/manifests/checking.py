@@ -7,7 +7,7 @@ from typing import Any
 
 from gitops.manifests import codes, scalars
 from gitops.manifests.lines import Path
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 

@@ -7,14 +7,12 @@ its own: `kind: List`, or a kind that ends in List beside a list of objects.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitops.manifests import codes
 from gitops.manifests.building import FileState
 from gitops.manifests.lines import NO_TEXTS, ROOT, LineMap, Path, hash_of, pack, step, unpack
-
-if TYPE_CHECKING:
-    from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 
 
 def flatten(document: RawDocument, state: FileState) -> list[RawDocument] | None:

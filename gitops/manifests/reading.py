@@ -18,18 +18,8 @@ from yaml.events import DocumentStartEvent, StreamEndEvent
 from gitops.manifests import codes, encoding, lists
 from gitops.manifests.building import DEFAULT_LIMITS, DocumentBuilder, FileState, Limits, UnreadableError, line_of
 from gitops.manifests.lines import NO_TEXTS, LineMap, pack
+from gitops.manifests.raw import RawDocument
 from gitops.model.findings import Finding
-
-
-@dataclass(frozen=True, slots=True)
-class RawDocument:
-    """One document, or one item of a `kind: List` document. `body` is any JSON value except null."""
-
-    body: Any
-    index: int  # of the document in its file, from 1, empty ones counted
-    line: int  # where the body starts, from 1
-    lines: LineMap
-    file: str
 
 
 @dataclass(frozen=True, slots=True)

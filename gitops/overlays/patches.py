@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops.manifests.lines import Path
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.overlays import codes

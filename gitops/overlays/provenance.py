@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gitops.manifests.lines import NO_TEXTS, ROOT, Path, hash_of, nearest, pack, unpack
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.findings import Origin
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import API_VERSION, KINDS, Document, Use, written_fields
 from gitops.model.findings import Finding, Origin

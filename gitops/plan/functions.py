@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops.manifests.canonical import canonical_json, digest
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import Function, FunctionDeployment, GpuSpecification, Patch
 from gitops.model.findings import Finding, Origin, Severity

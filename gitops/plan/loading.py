@@ -10,7 +10,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gitops.manifests.reading import RawDocument, ReadResult, read_documents
+from gitops.manifests.raw import RawDocument
+from gitops.manifests.reading import ReadResult, read_documents
 from gitops.model.catalogue import finding
 from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin, Severity

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import InlinePatch, Patch
 from gitops.model.findings import Finding, Origin

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops.manifests.canonical import canonical_json, same_json
-from gitops.manifests.reading import RawDocument, read_documents
+from gitops.manifests.raw import RawDocument
+from gitops.manifests.reading import read_documents
 from gitops.model.findings import Origin
 from gitops.overlays import codes
 from gitops.overlays.applying import ABSENT, Merged, PatchSource, apply_merge_patches
