@@ -54,11 +54,14 @@ class FolderTree:
         self._path = path
         self._before: dict[str, _Seen] = previous._seen or {} if previous is not None else {}
         self._seen: dict[str, _Seen] | None = None
+        self._commit: Commit | None = None
 
     @property
     def commit(self) -> Commit:
         """`folder-<digest of all paths and contents>`: equal for equal content."""
-        return Commit(f"folder-{_digest(self.entries())}")
+        if self._commit is None:
+            self._commit = Commit(f"folder-{_digest(self.entries())}")
+        return self._commit
 
     def entries(self) -> tuple[TreeEntry, ...]:
         return tuple(seen.entry for seen in self._snapshot().values())
