@@ -308,8 +308,18 @@ class FakeCluster:
                 del metadata[field][key.replace("~1", "/")]
         return self.objects[ref]
 
-    async def delete(self, gvk: GroupVersionKind, ref: ObjectRef, *, uid: str, resource_version: str) -> DeleteOutcome:
+    async def delete(
+        self,
+        gvk: GroupVersionKind,
+        ref: ObjectRef,
+        *,
+        uid: str,
+        resource_version: str,
+        wanted: Callable[[], bool] | None = None,
+    ) -> DeleteOutcome:
         error = self._called("delete", ref)
+        if error is None and wanted is not None and not wanted():
+            error = ApiError(ErrorClass.STALE, message="not wanted any more")
         if error is not None:
             return DeleteOutcome(ref, DeleteResult.ERROR, error=error)
         if self.finalizers:

@@ -34,10 +34,10 @@ def prune(kit: Any, cluster: Any, contents: Any, context: Any) -> Any:
 
 @pytest.fixture
 def there(kit: Any, cluster: Any) -> Any:
-    """there(name, kind): an object of ours that is on the cluster."""
+    """there(name, kind): an object of ours that is on the cluster. `key` is the unit whose label it carries."""
 
-    def make(name: str, kind: str = "ConfigMap") -> Any:
-        desired = kit.desired(name, kind)
+    def make(name: str, kind: str = "ConfigMap", **of_unit: Any) -> Any:
+        desired = kit.desired(name, kind, **of_unit)
         cluster.objects[desired.ref] = kit.live(desired)
         return desired
 
@@ -127,8 +127,10 @@ async def test_a_member_is_found_at_the_version_that_is_served_now(cluster: Any,
 # -- what stays ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_another_unit_declares_is_handed_over(cluster: Any, prune: Any, there: Any) -> None:
-    web = there("web")
+async def test_what_another_unit_declares_and_has_is_handed_over(
+    kit: Any, cluster: Any, prune: Any, there: Any
+) -> None:
+    web = there("web", key=kit.other_key())
     report = await prune(web, declared={web.ref})
     assert (report.done, report.kept, cluster.verbs("delete")) == ({web.ref}, {}, [])
 
