@@ -29,9 +29,10 @@ from gitops.model.documents import Cluster
 from gitops.plan.pruning import FuseLimits
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.reconcile.accounts import OnceReport
 from gitops.reconcile.connecting import FolderConnector
 from gitops.reconcile.context import Context
-from gitops.reconcile.engine import Engine, OnceReport
+from gitops.reconcile.engine import Engine
 from gitops.reconcile.fights import FightLimits
 from gitops.reconcile.options import EngineOptions
 from gitops.settings import RepositorySettings, Settings, SettingsError, split_listen

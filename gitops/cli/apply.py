@@ -10,7 +10,7 @@ from gitops.cli import options
 from gitops.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from gitops.reconcile.engine import OnceReport
+    from gitops.reconcile.accounts import OnceReport
 
 
 def apply(

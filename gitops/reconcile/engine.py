@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from gitops.cluster.claims import Claim
-from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, ClusterUid, Commit, ReconcilerName, UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
+from gitops.reconcile.accounts import Health, OnceReport, contact_words
 from gitops.reconcile.cluster_worker import ClusterWorker, Connector
 from gitops.reconcile.context import Context
 from gitops.reconcile.heads import Head, Heads
-from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.publishing import StatusWriter
 from gitops.reconcile.reporting import Reporter
 from gitops.source.errors import SourceError
@@ -35,37 +33,6 @@ _log = logging.getLogger(__name__)
 
 UPKEEP = 3600.0
 """Seconds between looks at the mirror's size."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """For /readyz and `gitops status`. `head` is the last compiled commit, `source_problem` why the last look at the
-    repository failed."""
-
-    head: Commit | None
-    source_problem: str
-    status_problem: str
-    clusters: Mapping[ClusterName, str] = field(default_factory=dict)
-
-    @property
-    def ready(self) -> bool:
-        return self.head is not None
-
-
-@dataclass(frozen=True, slots=True)
-class OnceReport:
-    """What one run over one head did (`gitops apply --once`)."""
-
-    commit: Commit | None
-    findings: tuple[Finding, ...]
-    units: Mapping[UnitKey, UnitOutcome]
-    clusters: Mapping[ClusterName, str]
-    sentence: str
-
-    @property
-    def ok(self) -> bool:
-        fine = (SyncState.SYNCED, SyncState.REMOVED, SyncState.PAUSED)
-        return self.commit is not None and not self.clusters and all(o.state in fine for o in self.units.values())
 
 
 class Engine:
@@ -120,7 +87,7 @@ class Engine:
             head=None if self._head is None else self._head.commit,
             source_problem=self._source_problem,
             status_problem=self._writer.problem,
-            clusters={name: _contact_words(w) for name, w in sorted(self.workers.items())},
+            clusters={name: contact_words(w) for name, w in sorted(self.workers.items())},
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -278,9 +245,11 @@ class Engine:
         return {key: record for worker in self.workers.values() for key, record in worker.state.parents.items()}
 
     def _parents_known(self) -> None:
-        """A cluster's parents were read after its units had been placed: they may pin instances elsewhere."""
+        """A cluster's parents were read after its units had been placed: they may pin instances elsewhere. We write
+        there from now on, so what others wrote of it on the status branch is read anew."""
         if self._head is not None:
             self._recompile = True
+            self._status_branch = ""
             self._wanted.set()
 
     async def _use_status_branch(self, head: Head) -> None:
@@ -356,10 +325,12 @@ class Engine:
         if self._looking_around():
             self._writer.dirty()
             return False
+        writing = {n: w for n, w in self.workers.items() if not w.standby}
+        if self.workers and not writing:
+            return False  # whoever writes to the clusters tells of them
         units, self._dirty_units = self._dirty_units, set()
         clusters, self._dirty_clusters = self._dirty_clusters, set()
         findings, self._findings_changed = self._findings_changed, False
-        writing = {n: w for n, w in self.workers.items() if not w.standby}
         await self._reporter.render(
             self._head,
             writing,
@@ -392,7 +363,7 @@ class Engine:
             commit=None if head is None else head.commit,
             findings=() if head is None else head.compilation.findings,
             units={k: u.outcome for w in self.workers.values() for k, u in sorted(w.state.units.items())},
-            clusters={n: _contact_words(w) for n, w in sorted(self.workers.items()) if not w.contact.reachable},
+            clusters={n: contact_words(w) for n, w in sorted(self.workers.items()) if not w.contact.reachable},
             sentence=self._source_problem or self._writer.problem,
         )
 
@@ -413,12 +384,3 @@ class Engine:
 def _tells(head: Head) -> tuple[object, ...]:
     """What status files say of a head itself, besides of its units."""
     return head.compilation.findings, head.held, head.units.keys()
-
-
-def _contact_words(worker: ClusterWorker) -> str:
-    contact = worker.contact
-    if worker.standby:
-        return f"standing by, {worker.standby} writes"
-    if contact.reachable:
-        return contact.message or "reachable"
-    return f"unreachable: {contact.message}"

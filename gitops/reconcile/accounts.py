@@ -1,0 +1,52 @@
+"""What the engine tells about itself: its health at any time, and the report of one run over one head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitops.model.findings import Finding
+from gitops.model.identity import ClusterName, Commit, UnitKey
+from gitops.reconcile.cluster_worker import ClusterWorker
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """For /readyz and `gitops status`. `head` is the last compiled commit, `source_problem` why the last look at the
+    repository failed."""
+
+    head: Commit | None
+    source_problem: str
+    status_problem: str
+    clusters: Mapping[ClusterName, str] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        return self.head is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OnceReport:
+    """What one run over one head did (`gitops apply --once`)."""
+
+    commit: Commit | None
+    findings: tuple[Finding, ...]
+    units: Mapping[UnitKey, UnitOutcome]
+    clusters: Mapping[ClusterName, str]
+    sentence: str
+
+    @property
+    def ok(self) -> bool:
+        fine = (SyncState.SYNCED, SyncState.REMOVED, SyncState.PAUSED)
+        return self.commit is not None and not self.clusters and all(o.state in fine for o in self.units.values())
+
+
+def contact_words(worker: ClusterWorker) -> str:
+    """How we stand with a cluster, in a few words."""
+    contact = worker.contact
+    if worker.standby:
+        return f"standing by, {worker.standby} writes"
+    if contact.reachable:
+        return contact.message or "reachable"
+    return f"unreachable: {contact.message}"
