@@ -16,7 +16,7 @@ import io
 import ssl
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -215,13 +215,15 @@ class Connection:
         timeout: float | None = None,
         verb: str = "",
         urgent: bool = False,
+        wanted: Callable[[], bool] | None = None,
     ) -> Response:
         """Send one request and read the whole answer, of any status.
 
         `path` is absolute and already quoted; `timeout` in seconds; `verb` is what stats count it as. A 429 is waited
         out (the pause holds for the whole cluster) and sent again up to `throttle_retries` times; a 401 renews the
-        credentials once. `urgent` is for the Lease: it takes no slot and waits for no pause. Raises RequestFailed
-        (UNREACHABLE, or UNAUTHORIZED when credentials can't be read).
+        credentials once. `urgent` is for the Lease: it takes no slot and waits for no pause. `wanted` is asked right
+        before each sending. Raises RequestFailed (UNREACHABLE, UNAUTHORIZED when credentials can't be read, or STALE
+        when it is not wanted any more).
         """
         sent = dict(headers or {}, Accept=accept)
         if body is not None:
@@ -235,6 +237,8 @@ class Connection:
                 if not urgent and self._now() < self._paused_until:
                     continue
                 await self._check_credentials()
+                if wanted is not None and not wanted():
+                    raise RequestFailed(ApiError(ErrorClass.STALE, reason="NotWanted", message="not wanted any more"))
                 generation = self._generation
                 response = await self._send(method, path, query, sent, body, timeout, verb)
             if response.status == 401 and not renewed:

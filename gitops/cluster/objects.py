@@ -7,7 +7,7 @@ cluster that does not answer or a missing right never look like an absent object
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -193,9 +193,11 @@ class Objects:
         resource_version: str,
         propagation: Propagation = "Background",
         dry_run: bool = False,
+        wanted: Callable[[], bool] | None = None,
     ) -> DeleteOutcome:
         """Delete exactly the object that was read: uid and resourceVersion are preconditions, and both are needed,
-        since the uid alone does not notice a label that moved since (facts: ssa-live 40)."""
+        since the uid alone does not notice a label that moved since (facts: ssa-live 40). `wanted` is asked right
+        before each sending, which the server's pauses may put off; STALE when it says no."""
         if not (uid and resource_version):
             raise ValueError("a delete needs the uid and the resourceVersion that were read")
         options: dict[str, Any] = {
@@ -207,7 +209,7 @@ class Objects:
         if dry_run:
             # In the body: beside a body the API server ignores `?dryRun=All` of a DELETE, and deletes.
             options["dryRun"] = ["All"]
-        answer = await self._call("DELETE", gvk, ref, body=msgspec.json.encode(options))
+        answer = await self._call("DELETE", gvk, ref, body=msgspec.json.encode(options), wanted=wanted)
         if isinstance(answer, ApiError):
             if answer.cls is ErrorClass.GONE:
                 return DeleteOutcome(ref, DeleteResult.ABSENT)
@@ -239,6 +241,7 @@ class Objects:
         content_type: str = "application/json",
         timeout: float | None = None,
         urgent: bool = False,
+        wanted: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | ApiError:
         resource = await self.discovery.find(gvk)
         if isinstance(resource, ApiError):
@@ -255,6 +258,7 @@ class Objects:
                 content_type=content_type,
                 timeout=timeout,
                 urgent=urgent,
+                wanted=wanted,
                 verb=_VERBS[method],
             )
             return decoded(response) if response.ok else self.judge(response, resource)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gitops.manifests.checking import check_object
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import API_VERSION
 from gitops.model.findings import Finding, Origin
@@ -55,6 +55,8 @@ class BaseObject:
 
 @dataclass(frozen=True, slots=True)
 class Base:
+    """`complete`: every document could be read and told which object it is."""
+
     objects: tuple[BaseObject, ...]
     findings: tuple[Finding, ...]
     complete: bool
@@ -73,6 +75,7 @@ def read_base(loader: Loader, tree: FileTree, entries: Iterable[TreeEntry], work
             found = _identify(document, workload)
             if isinstance(found, list):
                 findings += found
+                complete = False
             else:
                 objects.append(found)
     findings += _duplicates(objects, workload)

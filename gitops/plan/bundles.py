@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gitops.manifests.reading import RawDocument
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import Bundle
 from gitops.model.findings import Finding, Origin, Severity
@@ -137,7 +137,14 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
         findings += reader.findings
     if any(f.severity == Severity.ERROR for f in findings):
         units = []
-    return WorkloadResult(tuple(units), tuple(findings))
+    named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None
+    return WorkloadResult(tuple(units), tuple(findings), named=named)
+
+
+def _spellings(refs: Iterable[ObjectRef]) -> Iterable[ObjectRef]:
+    """With and without the namespace: which one is right, the kind's scope says, which errors may hide."""
+    for ref in refs:
+        yield from (ref, replace(ref, namespace=""))
 
 
 def _objects(

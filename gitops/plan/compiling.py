@@ -15,7 +15,7 @@ from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
 from gitops.model.documents import Cluster, Repository
 from gitops.model.findings import Finding, Origin, Severity
-from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.trees import FileTree
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
@@ -100,7 +100,7 @@ class Compiler:
             run.check_not_empty(layout, repository, context)
         collisions = check_units(u for units in run.units.values() for u in units)
         run.findings += collisions
-        run.held.update(f.workload for f in collisions if f.workload is not None)
+        run.collided(f.workload for f in collisions if f.workload is not None)
         run.findings += check_capacity(demands, context.clusters)
         self._forget(len(layout.workloads))
         return run.compilation(tree, repository, context)
@@ -207,6 +207,7 @@ class _Run:
         self.findings: list[Finding] = list(layout.findings)
         self.units: dict[WorkloadRef, tuple[Unit, ...]] = {}
         self.held: set[WorkloadRef] = set()
+        self.named: dict[WorkloadRef, frozenset[ObjectRef]] = {}
         self.complete = layout.whole
         self.every_cluster = frozenset({*layout.clusters, *layout.broken_clusters})
         for entry in layout.policies:
@@ -217,8 +218,15 @@ class _Run:
         self.findings += result.findings
         if any(f.severity == Severity.ERROR for f in result.findings):
             self.held.add(ref)
+            if result.named is not None:
+                self.named[ref] = result.named
         else:
             self.units[ref] = result.units
+
+    def collided(self, refs: Iterable[WorkloadRef]) -> None:
+        for ref in refs:
+            self.held.add(ref)
+            self.named[ref] = frozenset(o.ref for unit in self.units[ref] for o in unit.objects)
 
     def not_supported(self, folder: WorkloadFolder) -> None:
         message = f"{folder.ref}: workloads of this kind are left alone by this version"
@@ -255,6 +263,7 @@ class _Run:
             held=frozenset(self.held),
             complete=self.complete and not context.unreadable,
             unreadable_clusters=context.unreadable,
+            named=self.named,
         )
 
 

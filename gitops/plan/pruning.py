@@ -66,14 +66,17 @@ def decide_prune(
     def keep(reason: str, *, forget: bool) -> PruneDecision:
         return PruneDecision(Verdict.KEEP, member, reason, forget=forget)
 
-    if member.ref in declared:
-        return keep("another unit declares it: handed over", forget=True)
     if live is None:
         return PruneDecision(Verdict.GONE, member)
     metadata = live.get("metadata", {})
     uid, labels = metadata.get("uid", ""), metadata.get("labels") or {}
     if member.uid and uid != member.uid:
         return keep("another object has taken the name (its uid differs)", forget=True)
+    if member.ref in declared:
+        if labels.get(PART_OF_LABEL) == applyset:
+            # Its label says whose it is. Forgotten before, it would be nobody's if Git dropped it again.
+            return PruneDecision(Verdict.GOING, member, "another unit declares it and has not taken it over yet")
+        return keep("another unit has taken it over", forget=True)
     if uid in applied_uids:
         return keep("the same object was just applied under another API group", forget=True)
     if labels.get(PART_OF_LABEL) != applyset or labels.get(RECONCILER_LABEL) != reconciler:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -106,6 +106,8 @@ class Compilation:
     held: frozenset[WorkloadRef]
     complete: bool
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
+    named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
+    """What held workloads name at this commit, where all of it can be read: it may have moved there."""
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ from gitops.manifests.lines import LineMap
 from gitops.model.catalogue import finding
 from gitops.model.documents import Cluster, Document, InlinePatch, Patch
 from gitops.model.findings import Finding, Origin
-from gitops.model.identity import ClusterName, WorkloadRef
+from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.documents import Path
@@ -72,6 +72,7 @@ class WorkloadResult:
     units: tuple[Unit, ...] = ()
     findings: tuple[Finding, ...] = ()
     demands: tuple[Demand, ...] = field(default=())
+    named: frozenset[ObjectRef] | None = None  # what its files name, errors or not; None when that cannot be read
 
 
 def stricter(*modes: str) -> Mode:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gitops.model.catalogue import finding
+from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, Commit, ObjectRef, UnitKey, WorkloadRef
+from gitops.plan import codes
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
@@ -61,13 +64,18 @@ def pins_of(parents: Iterable[UnitKey]) -> Pins:
     return pins
 
 
-def _claims(units: Mapping[UnitKey, Unit], kept: Mapping[UnitKey, Unit]) -> set[WorkloadRef]:
-    """Workloads that declare an object which a kept unit has: while that one cannot let go of it, the present owner
-    keeps it."""
-    had = {(key.cluster, o.ref) for key, unit in kept.items() for o in unit.objects}
-    if not had:
-        return set()
-    return {key.workload for key, unit in units.items() if any((key.cluster, o.ref) in had for o in unit.objects)}
+def _claims(units: Mapping[UnitKey, Unit], kept: Mapping[UnitKey, Unit]) -> list[Finding]:
+    """Objects that are declared now and that a kept unit still has: the present owner keeps them, whoever claims one
+    is held too."""
+    had = {(key.cluster, o.ref): key for key, unit in kept.items() for o in unit.objects}
+    claims = []
+    for key, unit in units.items() if had else ():
+        for item in unit.objects:
+            owner = had.get((key.cluster, item.ref))
+            if owner is not None:
+                message = f"{item.ref} of {key} is still had by {owner}, which stays at its last good commit"
+                claims.append(finding(codes.TWO_OWNERS, message, item.origin, object=item.ref, workload=key.workload))
+    return claims
 
 
 class Heads:
@@ -85,20 +93,21 @@ class Heads:
         if tree is None:
             return None
         compilation = await self._source.call(self._compiler.compile, tree, pins=pins_of(parents))
-        held, named = set(compilation.held), dict(compilation.named)
+        held, named, collisions = set(compilation.held), dict(compilation.named), list[Finding]()
         while True:
             units = {key: unit for key, unit in compilation.units.items() if key.workload not in held}
             kept = await self._kept(units.keys(), held, compilation.complete, parents)
             claims = _claims(units, kept)
             if not claims:
                 break
-            for workload in sorted(claims):
-                _log.warning("%s declares what a workload with errors still has: it stays as it is too", workload)
+            collisions += claims
+            for workload in {f.workload for f in claims if f.workload is not None}:
                 theirs = (u for k, u in compilation.units.items() if k.workload == workload)
                 named[workload] = frozenset(o.ref for unit in theirs for o in unit.objects)
-            held |= claims
+                held.add(workload)
         self._good = units | kept
-        return Head(compilation, self._good, frozenset(held), named)
+        told = replace(compilation, findings=(*compilation.findings, *collisions)) if collisions else compilation
+        return Head(told, self._good, frozenset(held), named)
 
     async def _kept(
         self,

@@ -82,9 +82,11 @@ class Pruner:
         declared: Collection[ObjectRef],
         applied_uids: Collection[str],
         not_taken_over: Collection[ObjectRef] = (),
+        withheld: Callable[[ObjectRef], str] = lambda _: "",
     ) -> PruneReport:
         """Delete what of `candidates` has its proof, stage by stage, as far as that goes now. What is still to be taken
-        over by another unit stays a member until that unit's parent names it."""
+        over by another unit stays a member until that unit's parent names it. `withheld` says why an object may not be
+        deleted at the present head, and is asked last of all."""
         report = PruneReport()
         for member in candidates:
             if member.ref in not_taken_over:
@@ -105,7 +107,7 @@ class Pruner:
 
         by_stage = sorted(candidates, key=lambda m: (-self._stage_of(_gvk(m)), m.ref))
         for _, members in itertools.groupby(by_stage, key=lambda m: self._stage_of(_gvk(m))):
-            await asyncio.gather(*(self._one(report, m, decide) for m in members))
+            await asyncio.gather(*(self._one(report, m, decide, withheld) for m in members))
             if not report.complete:
                 break
         report.problems = tuple(
@@ -118,7 +120,11 @@ class Pruner:
         return report
 
     async def _one(
-        self, report: PruneReport, member: Member, decide: Callable[[Member, dict[str, object] | None], PruneDecision]
+        self,
+        report: PruneReport,
+        member: Member,
+        decide: Callable[[Member, dict[str, object] | None], PruneDecision],
+        withheld: Callable[[ObjectRef], str],
     ) -> None:
         live, gvk = await self._read(member)
         if isinstance(live, ApiError):
@@ -133,8 +139,10 @@ class Pruner:
             report.going[member.ref] = decision.reason
         elif decision.verdict is Verdict.KEEP:
             report.kept[member.ref] = decision.reason
+        elif why := withheld(member.ref):
+            report.kept[member.ref] = why
         else:
-            await self._delete(report, decision, gvk)
+            await self._delete(report, decision, gvk, wanted=lambda: self._may_write() and not withheld(member.ref))
 
     async def _read(self, member: Member) -> tuple[dict[str, object] | ApiError | None, GroupVersionKind]:
         """The live member, at whatever version its kind is served now; a kind that is gone took its objects along."""
@@ -162,12 +170,16 @@ class Pruner:
             return PruneDecision(Verdict.GOING, decision.member, f"{left.going[0]} is not gone yet")
         return decision
 
-    async def _delete(self, report: PruneReport, decision: PruneDecision, gvk: GroupVersionKind) -> None:
+    async def _delete(
+        self, report: PruneReport, decision: PruneDecision, gvk: GroupVersionKind, *, wanted: Callable[[], bool]
+    ) -> None:
         ref = decision.member.ref
         if not self._may_write():
             report.going[ref] = "another daemon holds the Lease"
             return
-        outcome = await self._applier.delete(gvk, ref, uid=decision.uid, resource_version=decision.resource_version)
+        outcome = await self._applier.delete(
+            gvk, ref, uid=decision.uid, resource_version=decision.resource_version, wanted=wanted
+        )
         if outcome.error is not None:
             report.errors.append(outcome.error)
             return

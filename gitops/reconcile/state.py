@@ -10,7 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey, WorkloadRef
+from gitops.model.identity import (
+    ClusterName,
+    Commit,
+    GroupVersionKind,
+    ObjectRef,
+    ReconcilerName,
+    UnitKey,
+    WorkloadKind,
+    WorkloadRef,
+)
+from gitops.plan.naming import is_instance_namespace
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
@@ -81,6 +91,8 @@ class Assignment:
     complete: bool
     consent: Consent
     adopt: bool = True  # objects that exist and carry no owner marks are taken over
+    named: frozenset[ObjectRef] = frozenset()  # what held workloads name at the head
+    opaque: frozenset[WorkloadRef] = frozenset()  # held, and what they name cannot be read
 
     def may_remove(self, key: UnitKey) -> bool:
         """A unit that is not in `units` may go only when the compile could have seen it (I1)."""
@@ -113,8 +125,8 @@ class ClusterState:
         changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
         for key in (*assignment.units, *self.parents):
             self.units.setdefault(key, UnitState(key))
-        if previous is not None and (previous.adopt, previous.consent) != (assignment.adopt, assignment.consent):
-            # What was refused or held back for want of consent may go on now.
+        if previous is not None and _holding(previous) != _holding(assignment):
+            # What was refused or held back may go on now.
             changed = [
                 k for k in assignment.units if k in changed or self.units[k].outcome.state is not SyncState.SYNCED
             ]
@@ -137,6 +149,31 @@ class ClusterState:
         declared = {ref for ref, (owner, _) in self._declared.items() if owner != key}
         unknown = (r for k, r in self.parents.items() if k != key and self._is_unknown(k))
         return declared | {m.ref for r in unknown for m in r.members}
+
+    def withheld(self, key: UnitKey, ref: ObjectRef) -> str:
+        """Why an object that left this unit may not be deleted at this head; "" when it may. Asked again right before
+        the delete, since heads come while a unit is being worked on.
+
+        What is absent may have moved into a workload that has errors (cases.md R05, R06): what that one names stays,
+        and when it cannot be read, so does everything that could be in it. Functions have namespaces of their own, so
+        between them only a whole one with an explicit namespace can move.
+        """
+        assignment = self.assignment
+        if assignment is None:
+            return "no head is known"
+        if ref in self._declared:
+            return "it is declared"
+        if key.workload in assignment.held:
+            return "its workload has errors and stays as it is"
+        if ref in assignment.named:
+            return "a workload with errors names it"
+        if key.kind is WorkloadKind.BUNDLE:
+            movable = True
+        else:
+            record = self.parents.get(key)
+            movable = record is not None and not is_instance_namespace(record.namespace)
+        hiding = next((w for w in sorted(assignment.opaque) if movable and w.kind is key.kind), None)
+        return f"{hiding} cannot be read and may declare it now" if hiding is not None else ""
 
     def not_taken_over(self, key: UnitKey) -> set[ObjectRef]:
         """Objects that other units declare and whose parents do not name them yet: until then this unit's must, or
@@ -164,6 +201,12 @@ class ClusterState:
         """What is known of these objects; one without a uid is not known to exist."""
         records = ((o.ref, self.objects.get(o.ref)) for o in objects)
         return {ref: record.observed() for ref, record in records if record is not None and record.uid}
+
+
+def _holding(assignment: Assignment) -> tuple[object, ...]:
+    """What decides on what is held back."""
+    a = assignment
+    return (a.adopt, a.consent, a.held, a.named, a.opaque, a.complete)
 
 
 def _differs(old: Unit | None, new: Unit) -> bool:

@@ -31,6 +31,9 @@ from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
 
+LONGEST_LOOK = 60.0
+"""Seconds, at most, between looks at a deletion that does not come to its end."""
+
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
@@ -266,14 +269,22 @@ class UnitWork:
 
     async def _prune(self, key: UnitKey, plan: UnitPlan) -> PruneReport:
         uids = {r.uid for r in self._state.objects.values() if r.uid}
-        return await self._pruner.prune(
+        report = await self._pruner.prune(
             key,
             plan.prune,
             record=plan.record,
             declared=self._state.declared_by_others(key),
             applied_uids=uids,
             not_taken_over=self._state.not_taken_over(key),
+            withheld=lambda ref: self._state.withheld(key, ref),
         )
+        if report.retry_after is not None and report.going:  # a finalizer may hold for ever: ask less and less
+            report.retry_after = min(LONGEST_LOOK, report.retry_after * 2.0 ** min(self._attempts(key), 10))
+        return report
+
+    def _attempts(self, key: UnitKey) -> int:
+        unit_state = self._state.units.get(key)
+        return unit_state.attempts if unit_state is not None else 0
 
     async def _settle(self, unit: Unit, plan: UnitPlan, run: Attempt, pruned: PruneReport) -> UnitOutcome:
         """Write the parent when what it says changed; then say how the unit stands."""

@@ -60,8 +60,13 @@ def test_r10_without_proof_it_stays_and_is_forgotten(obj: dict[str, Any], why: s
     assert why in decision.reason
 
 
-def test_r06_an_object_that_another_unit_declares_is_handed_over() -> None:
-    assert decide(obj=live(), declared={REF}).verdict is Verdict.KEEP
+def test_r06_an_object_that_another_unit_declares_is_a_member_until_that_one_has_taken_it_over() -> None:
+    """Forgotten before, it would belong to nobody when Git drops it from the other unit before its apply."""
+    assert decide(obj=live(), declared={REF}).verdict is Verdict.GOING
+    taken = live(labels={"gitops/reconciler": "demo", "applyset.kubernetes.io/part-of": "other"})
+    decision = decide(obj=taken, declared={REF})
+    assert (decision.verdict, decision.forget) == (Verdict.KEEP, True)
+    assert decide(obj=None, declared={REF}).verdict is Verdict.GONE
 
 
 def test_r04_a_member_recorded_before_a_crash_has_no_uid_and_is_proven_by_label_and_manager() -> None:

@@ -194,3 +194,35 @@ async def test_data_in_the_unit_keeps_its_namespace(
 async def test_nothing_to_prune_costs_nothing(cluster: Any, prune: Any) -> None:
     report = await prune()
     assert (cluster.calls, report.complete, report.retry_after) == ([], True, None)
+
+
+# -- heads that come meanwhile ---------------------------------------------------------------------------------------
+
+
+async def test_r15_what_is_declared_again_before_the_delete_is_sent_stays(
+    kit: Any, cluster: Any, contents: Any, context: Any, there: Any
+) -> None:
+    """The plan is of one head; the next may have come while objects were read or the server asked for a pause."""
+    web, app = there("web"), there("app")
+    declared: set[Any] = set()
+    pruner = Pruner(
+        cluster,
+        contents,
+        reconciler=kit.reconciler,
+        stage_of=lambda gvk: stage_of(gvk, context.registry),
+        may_write=lambda: True,
+    )
+    meanwhile = {("get", "web"): web.ref, ("delete", "app"): app.ref}
+    cluster.before = lambda verb, name: declared.update({meanwhile[verb, name]} if (verb, name) in meanwhile else ())
+    record = kit.record(web, app)
+    report = await pruner.prune(
+        kit.key,
+        record.members,
+        record=record,
+        declared=(),
+        applied_uids=(),
+        withheld=lambda ref: "it is declared" if ref in declared else "",
+    )
+    assert set(cluster.objects) == {web.ref, app.ref}
+    assert (report.done, report.kept) == (set(), {web.ref: "it is declared"})
+    assert [e.cls for e in report.errors] == [ErrorClass.STALE]

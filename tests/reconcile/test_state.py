@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from gitops.model.identity import ClusterName
+from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.units import Mode
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.state import ClusterState
 
 
@@ -105,3 +107,55 @@ def test_a_unit_may_go_only_when_the_compile_could_have_seen_it(kit: Any) -> Non
 def test_before_the_first_head_nothing_is_declared(kit: Any) -> None:
     state = ClusterState(ClusterName("a"), kit.reconciler)
     assert (state.unit(kit.key), state.kinds()) == (None, set())
+
+
+# -- what may not be deleted at a head -------------------------------------------------------------------------------
+
+
+def test_r15_what_is_declared_is_not_deleted_whoever_declares_it(kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    assert state.withheld(kit.key, web.ref)
+    assert state.withheld(kit.other_key(), web.ref)
+    state.assign(kit.assignment(commit="c2"))
+    assert not state.withheld(kit.key, web.ref)
+
+
+def test_a_workload_with_errors_deletes_nothing(kit: Any) -> None:
+    """Its last good commit, looked up after a restart, may be older than what was applied of it."""
+    web = kit.desired("web")
+    state = kit.state(records=[kit.record(web)], held=[kit.key.workload])
+    assert "has errors" in state.withheld(kit.key, web.ref)
+
+
+def test_r05_what_left_one_bundle_stays_while_another_cannot_be_read_or_names_it(kit: Any) -> None:
+    """A bundle that is renamed with a typo in one of its files must not lose its objects."""
+    web, app = kit.desired("web"), kit.desired("app")
+    other = kit.other_key().workload
+    state = kit.state(records=[kit.record(web, app)])
+    blind = replace(kit.assignment(commit="c2", held=[other]), opaque=frozenset({other}))
+    assert state.assign(blind) == [kit.key]
+    assert "cannot be read" in state.withheld(kit.key, web.ref)
+    readable = replace(blind, commit=Commit("c3"), opaque=frozenset(), named=frozenset({web.ref}))
+    assert state.assign(readable) == [kit.key]
+    assert "names it" in state.withheld(kit.key, web.ref)
+    assert not state.withheld(kit.key, app.ref)
+
+
+def test_what_was_withheld_is_looked_at_when_the_reason_went(kit: Any) -> None:
+    web, app = kit.desired("web"), kit.desired("app")
+    other = kit.other_key().workload
+    state = kit.state(kit.unit(app), records=[kit.record(web, app)], held=[other])
+    state.units[kit.key].outcome = UnitOutcome(SyncState.RETAINED, "kept")
+    assert state.assign(kit.assignment(kit.unit(app), commit="c2")) == [kit.key]
+
+
+def test_functions_have_namespaces_of_their_own_so_a_broken_one_hides_no_other(kit: Any) -> None:
+    key = UnitKey(WorkloadKind.FUNCTION, "chat", "h100-0", kit.key.cluster)
+    broken = WorkloadRef(WorkloadKind.FUNCTION, "broken")
+    web = kit.desired("web")
+    generated, explicit = (replace(kit.record(web), unit=key, namespace=name) for name in ("fn-chat-h100-0", "models"))
+    for record, withheld in ((generated, False), (explicit, True)):
+        state = kit.state(records=[record])
+        state.assign(replace(kit.assignment(held=[broken]), opaque=frozenset({broken})))
+        assert bool(state.withheld(key, web.ref)) is withheld
