@@ -45,10 +45,11 @@ format: setup ## let ruff rewrite what it can
 
 docs: setup ## write the generated pages of docs/
 	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python scripts/findings.py
 
-bench: setup ## measure against a real API server; prints, asserts nothing
-	$(KIT) build
-	$(BIN)/python -m pytest tests/bench -m bench -s $(ARGS)
+bench: setup ## measure against a real API server; prints, asserts nothing; ARGS='--units 200'
+	@$(KIT) build
+	PYTHONPATH=tests/controlplane $(BIN)/python tests/bench/bench_fleet.py $(ARGS)
 
 lock: ## write the lock files anew from pyproject.toml (needs uv); ARGS=--upgrade for newer versions
 	scripts/lock $(ARGS)

@@ -11,6 +11,7 @@ import pytest
 from controlplane_kit import ApiServer, faults
 from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import on
+from controlplane_kit.loopthread import abort_transports
 
 MakeProxy = Callable[[ApiServer], FaultProxy]
 
@@ -28,6 +29,7 @@ async def session(proxy: FaultProxy, shared_api: ApiServer) -> AsyncIterator[aio
     timeout = aiohttp.ClientTimeout(total=20)
     async with aiohttp.ClientSession(proxy.url, connector=connector, timeout=timeout) as made:
         yield made
+    await abort_transports()
 
 
 @pytest.fixture

@@ -115,6 +115,16 @@ class ControlPlane(ApiServer):
             self._guard = None
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
 
+    def hand_over(self) -> None:
+        """Leave everything running, for others to `attach` to, until the owner ends; `stop` then does nothing."""
+        for process in self._running.values():
+            process.returncode = 0  # not ours to wait for; Popen would warn that it still runs
+        self._running.clear()
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+            self._guard.returncode = 0
+            self._guard = None
+
     def start_apiserver(self, *, timeout: float = 60) -> None:
         """Start the API server (again) on its port, and return when it serves."""
         certificate, key = self.certificates.server

@@ -147,7 +147,7 @@ class FaultProxy:
         await self._relay.start(runner.addresses[0][1])
 
     async def _stop(self) -> None:
-        await self._relay.refuse()
+        await self._relay.close()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._session is not None:

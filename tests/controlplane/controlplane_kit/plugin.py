@@ -209,7 +209,11 @@ def _serve(name: str, found: Binaries, factory: pytest.TempPathFactory, *, nodes
         if server is None:
             # Under xdist the parent, which outlives every worker, is the owner; its guard ends the server.
             owner = os.getppid() if worker else os.getpid()
-            server = mine = ControlPlane(folder, binaries=found, nodes=nodes, owner=owner).start()
+            mine = ControlPlane(folder, binaries=found, nodes=nodes, owner=owner).start()
+            server = controlplane.attach(folder)
+            if worker:
+                mine.hand_over()
+            assert server is not None
     _started.append(server)
     yield server
     _started.remove(server)

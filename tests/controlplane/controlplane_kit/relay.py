@@ -15,8 +15,10 @@ class _Link:
 
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     silent: bool = False
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cut(self) -> None:
+        self.gone.set()
         for writer in self.writers:
             writer.transport.abort()
 
@@ -30,6 +32,7 @@ class Relay:
         self._inner = 0
         self._swallowing = False
         self._links: set[_Link] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
 
     async def start(self, inner: int) -> None:
@@ -63,10 +66,20 @@ class Relay:
         for link in list(self._links):
             link.cut()
 
+    async def close(self) -> None:
+        """Refuse, and return when the last connection is gone."""
+        await self.refuse()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         link = _Link([writer], self._swallowing)
         self._links.add(link)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._inner)
             link.writers.append(inner_writer)
@@ -99,4 +112,4 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, l
             writer.write(data)
             await writer.drain()
     if link.silent:
-        await asyncio.Event().wait()  # what one side does is not seen by the other any more
+        await link.gone.wait()  # what one side does is not seen by the other any more
