@@ -1,0 +1,232 @@
+"""From watch events to records and drift: what is noted, who is told, what is left to the unit's queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops.cluster.parents import PAUSE_ANNOTATION, ParentStore, encode_record
+from gitops.cluster.reflecting import Changed, Deleted, Vanished
+from gitops.model.identity import UnitKey
+from gitops.plan.parents import parent_name
+from gitops.reconcile.context import Context
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.sightings import DRIFTS_KEPT, Sightings
+from gitops.report.drift import DriftKind, Repair
+
+
+class Watcher:
+    """Sightings of one unit with one ConfigMap `web`, applied and settled."""
+
+    def __init__(self, kit: Any, context: Context, cluster: Any) -> None:
+        self.kit, self.cluster = kit, cluster
+        self.web = kit.desired("web")
+        self.state = kit.state(kit.unit(self.web), records=[kit.record(self.web)])
+        self.record = kit.settled(self.state, self.web)
+        self.looks: list[tuple[UnitKey, bool]] = []
+        self.touched: list[UnitKey] = []
+        self.sightings = Sightings(
+            self.state, context, look=lambda key, urgent: self.looks.append((key, urgent)), touched=self.touched.append
+        )
+
+    def see(self, *events: Any) -> None:
+        for event in events:
+            self.sightings.declared_event(event)
+
+    @property
+    def drifts(self) -> list[Any]:
+        return self.state.units[self.kit.key].drifts
+
+    async def apply(self, **options: Any) -> Any:
+        """Our own apply, answered by the cluster and absorbed."""
+        outcome = await self.cluster.apply(self.web, **options)
+        self.record.in_flight = False
+        self.sightings.absorb(self.web, self.record, outcome)
+        return outcome
+
+
+@pytest.fixture
+def watcher(kit: Any, context: Context, cluster: Any) -> Watcher:
+    return Watcher(kit, context, cluster)
+
+
+# -- declared objects ------------------------------------------------------------------------------------------------
+
+
+def test_drift_is_reported_at_once_and_its_repair_is_urgent(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Changed(kit.edited(watcher.web, level="debug")))
+    (drift,) = watcher.drifts
+    assert (drift.path, drift.manager, drift.repaired) == ("data.level", "kubectl-edit", Repair.PENDING)
+    assert watcher.looks == [(kit.key, True)]
+
+
+def test_an_event_that_moved_nothing_of_ours_asks_for_no_look(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Changed(kit.live(watcher.web, version="11", status={"x": 1})))
+    assert (watcher.looks, watcher.drifts) == ([], [])
+
+
+def test_objects_that_nobody_declares_are_none_of_ours(watcher: Watcher, kit: Any) -> None:
+    other = kit.desired("other")
+    watcher.see(Changed(kit.live(other)), Deleted(kit.live(other)), Vanished(other.ref, "x"))
+    assert (watcher.looks, watcher.touched) == ([], [])
+
+
+def test_lost_ownership_is_repaired_but_no_drift_that_people_see(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Changed(kit.edited(watcher.web, level="info")))
+    assert (watcher.looks, watcher.drifts) == ([(kit.key, True)], [])
+
+
+def test_an_object_being_deleted_is_not_repaired(watcher: Watcher, kit: Any) -> None:
+    going = kit.edited(watcher.web, level="debug")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    watcher.see(Changed(going))
+    assert watcher.looks == []
+
+
+@pytest.mark.parametrize("gone", ["deleted", "vanished"])
+def test_what_left_the_watch_is_to_be_read_before_anything_is_done(watcher: Watcher, kit: Any, gone: str) -> None:
+    event = Deleted(kit.live(watcher.web)) if gone == "deleted" else Vanished(watcher.web.ref, watcher.record.uid)
+    watcher.see(event)
+    assert watcher.record.suspect
+    assert (watcher.looks, watcher.drifts) == ([(kit.key, True)], [])
+
+
+def test_the_end_of_an_earlier_object_of_that_name_says_nothing_of_this_one(watcher: Watcher) -> None:
+    watcher.see(Vanished(watcher.web.ref, "an-earlier-uid"))
+    assert (watcher.record.suspect, watcher.looks) == (False, [])
+
+
+def test_what_is_back_in_the_watch_is_no_suspect(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Deleted(kit.live(watcher.web)), Changed(kit.live(watcher.web, uid="uid-2", version="12")))
+    assert not watcher.record.suspect
+    assert watcher.record.applied == watcher.web.digest
+
+
+@pytest.mark.parametrize(
+    ("state", "looked"), [(SyncState.PAUSED, True), (SyncState.CONTESTED, True), (SyncState.SYNCED, False)]
+)
+def test_what_others_put_right_ends_the_units_trouble(
+    watcher: Watcher, kit: Any, state: SyncState, looked: bool
+) -> None:
+    watcher.see(Changed(kit.edited(watcher.web, level="debug")))
+    watcher.looks.clear()
+    watcher.state.units[kit.key].outcome = UnitOutcome(state, "")
+    watcher.see(Changed(kit.live(watcher.web, version="12")))
+    assert watcher.looks == ([(kit.key, False)] if looked else [])
+
+
+def test_drifts_are_bounded_to_the_newest(watcher: Watcher, kit: Any) -> None:
+    for number in range(DRIFTS_KEPT + 3):
+        kit.settled(watcher.state, watcher.web)
+        watcher.see(Changed(kit.edited(watcher.web, level=str(number), version=str(20 + number))))
+    assert len(watcher.drifts) == DRIFTS_KEPT
+    assert watcher.drifts[-1].live == str(DRIFTS_KEPT + 2)
+
+
+# -- while our own write is under way --------------------------------------------------------------------------------
+
+
+async def test_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
+    watcher.record.in_flight = True
+    watcher.see(Changed(kit.edited(watcher.web, level="debug")))
+    assert (watcher.looks, watcher.drifts) == ([], [])
+    await watcher.apply()
+    assert watcher.drifts == [], "it was before our write: the answer says what came of it"
+    assert watcher.record.applied == watcher.web.digest
+
+
+async def test_an_edit_after_our_write_that_comes_before_its_answer_is_drift(watcher: Watcher, kit: Any) -> None:
+    watcher.record.in_flight = True
+    watcher.see(Changed(kit.edited(watcher.web, level="debug", version="5000")))
+    await watcher.apply()
+    assert [d.path for d in watcher.drifts] == ["data.level"]
+    assert watcher.looks == [(kit.key, True)]
+
+
+async def test_a_deletion_while_our_write_is_under_way_is_not_forgotten(watcher: Watcher, kit: Any) -> None:
+    watcher.record.in_flight = True
+    watcher.see(Deleted(kit.live(watcher.web)))
+    await watcher.apply()
+    assert watcher.record.suspect
+
+
+async def test_an_object_that_left_and_came_back_meanwhile_is_no_suspect(watcher: Watcher, kit: Any) -> None:
+    watcher.record.in_flight = True
+    watcher.see(Deleted(kit.live(watcher.web)), Changed(kit.live(watcher.web, uid="uid-2", version="5000")))
+    await watcher.apply()
+    assert (watcher.record.suspect, watcher.record.uid) == (False, "uid-2")
+
+
+async def test_an_old_sight_of_an_object_that_left_since_is_not_taken_in(watcher: Watcher, kit: Any) -> None:
+    watcher.record.in_flight = True
+    watcher.see(Changed(kit.edited(watcher.web, level="debug", version="5000")), Deleted(kit.live(watcher.web)))
+    await watcher.apply()
+    assert (watcher.drifts, watcher.record.suspect) == ([], True)
+
+
+def test_a_deleted_object_keeps_its_heat(watcher: Watcher, kit: Any, context: Context) -> None:
+    """Else a writer that deletes what we make would never be given up."""
+    watcher.record.heat = watcher.record.heat.heated(context.clock(), context.options.fights)
+    watcher.sightings.gone(kit.key, watcher.web)
+    assert watcher.state.objects[watcher.web.ref].heat.value == 1
+    assert [d.kind for d in watcher.drifts] == [DriftKind.DELETED]
+
+
+def test_what_became_of_a_drift_is_noted_on_the_pending_ones(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Changed(kit.edited(watcher.web, level="debug")))
+    watcher.sightings.repaired(kit.key, watcher.web.ref, Repair.REPAIRED)
+    watcher.sightings.repaired(kit.key, watcher.web.ref, Repair.CONTESTED)
+    assert [d.repaired for d in watcher.drifts] == [Repair.REPAIRED]
+
+
+# -- parents ---------------------------------------------------------------------------------------------------------
+
+
+def parent(kit: Any, pause: str) -> dict[str, Any]:
+    """The stored parent of the unit with a pause that somebody wrote on it."""
+    store = ParentStore(None, reconciler=kit.reconciler, cluster=kit.cluster_name, manager=kit.manager)  # type: ignore[arg-type]
+    record = kit.record(kit.desired("web"))
+    body = store._body(record, parent_name(kit.key), encode_record(record))
+    body["metadata"] |= {"uid": "p", "resourceVersion": "101"}
+    body["metadata"]["annotations"][PAUSE_ANNOTATION] = pause
+    return body
+
+
+def test_a_pause_that_is_written_on_the_parent_is_seen_once(watcher: Watcher, kit: Any) -> None:
+    event = Changed(parent(kit, "2999-01-01T00:00:00Z"))
+    watcher.see(event, event)
+    assert watcher.state.pauses == {kit.key: "2999-01-01T00:00:00Z"}
+    assert watcher.looks == [(kit.key, False)]
+
+
+def test_a_parent_without_pause_says_nothing(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Changed(parent(kit, "")))
+    assert (watcher.state.pauses, watcher.looks) == ({}, [])
+
+
+# -- secondary objects -----------------------------------------------------------------------------------------------
+
+
+def child(uid: str, owner: str, name: str = "pod") -> dict[str, Any]:
+    owners = [{"uid": owner, "kind": "X", "name": "x", "controller": True}]
+    metadata = {"name": name, "namespace": "shop", "uid": uid, "ownerReferences": owners}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+def test_a_secondary_object_touches_the_unit_it_hangs_below_however_deep(watcher: Watcher, kit: Any) -> None:
+    watcher.state.by_uid[watcher.record.uid] = kit.key
+    watcher.sightings.child_event(Changed(child("rs", watcher.record.uid)))
+    watcher.touched.clear()
+    watcher.sightings.child_event(Changed(child("pod", "rs")))
+    assert watcher.touched == [kit.key]
+    watcher.touched.clear()
+    watcher.sightings.child_event(Deleted(child("pod", "rs")))
+    assert watcher.touched == [kit.key]
+    assert len(watcher.sightings.owners) == 1
+
+
+def test_a_declared_object_is_no_secondary_one(watcher: Watcher, kit: Any) -> None:
+    watcher.state.by_uid[watcher.record.uid] = kit.key
+    watcher.sightings.child_event(Changed(child(watcher.record.uid, "someone")))
+    assert len(watcher.sightings.owners) == 0
