@@ -61,6 +61,7 @@ class Desk:
             contact=Contact(True, self.context.wall()),
             standby="",
             uid=f"uid-{name}",
+            server_version="v1.34.0",
             may_write=True,
             serving=lambda key: None,
         )
