@@ -100,8 +100,9 @@ class ClusterWorker:
 
     # -- life --------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"cluster {self.name}")
+    def start(self, *, after: asyncio.Task[None] | None = None) -> None:
+        """Begin, once `after` has ended: the release of an earlier worker of this cluster."""
+        self._task = asyncio.create_task(self._run(after), name=f"cluster {self.name}")
 
     async def drain(self, *, grace: float) -> None:
         """Take no more work and let what runs finish."""
@@ -130,7 +131,9 @@ class ClusterWorker:
             await self._session.release_all()
         await self.stop()
 
-    async def _run(self) -> None:
+    async def _run(self, after: asyncio.Task[None] | None) -> None:
+        if after is not None:
+            await asyncio.wait([after])
         attempt = 0
         while not self._stopping:
             try:
@@ -148,6 +151,7 @@ class ClusterWorker:
                 raise
             except Exception:
                 _log.exception("unexpected error on cluster %s; begun again in 5 s", self.name)
+                self.settled.set()
                 await self._pause(5.0)
 
     async def _one_session(self) -> None:
@@ -243,6 +247,11 @@ class ClusterWorker:
         return any(u.status is None and self.state.unit(key) is not None for key, u in units)
 
     @property
+    def server_version(self) -> str:
+        """As the API server tells it; "" while it is not known."""
+        return self._session.server_version if self._session is not None else ""
+
+    @property
     def standby(self) -> str:
         """Who writes to this cluster instead of us; "" when we do."""
         return self._session.standby if self._session is not None else ""
@@ -300,7 +309,13 @@ class ClusterWorker:
             unit_state = self.state.units.get(key)
             if unit_state is not None and unit_state.status is None:
                 unit_state.memory = self._recall(key)
-            at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
+            try:
+                at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
+            except Exception:  # a defect that one unit's objects meet must not take the others' verdicts along
+                _log.exception("the status of %s cannot be judged", key)
+                at = None
+                if unit_state is not None:
+                    unit_state.status = None  # what was said before is not known to hold any more
             timer = self._timers.pop(key, None)
             if timer is not None:
                 timer.cancel()

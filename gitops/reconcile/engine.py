@@ -43,7 +43,9 @@ class Engine:
         self._heads = Heads(source, Compiler(context.registry))
         self.workers: dict[ClusterName, ClusterWorker] = {}
         self._identities: dict[ClusterUid, ClusterName] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[ClusterName, asyncio.Task[None]] = {}
+        self._parents_read = 0
+        self._refused: Commit | None = None
         self._started = context.clock()
         self._wanted = asyncio.Event()
         self._wanted.set()
@@ -127,7 +129,7 @@ class Engine:
         options = self._context.options
         scheduler = AsyncIOScheduler(timezone="UTC")
         scheduler.add_job(
-            self.request_fetch,
+            self._poll,
             "interval",
             seconds=options.poll_interval,
             jitter=options.poll_jitter or None,
@@ -137,6 +139,11 @@ class Engine:
         )
         scheduler.add_job(self._upkeep, "interval", seconds=UPKEEP, jitter=UPKEEP / 10, coalesce=True, max_instances=1)
         return scheduler
+
+    async def _poll(self) -> None:
+        """A coroutine, since the scheduler runs plain functions in a thread, where an event of the loop must not be
+        set."""
+        self.request_fetch()
 
     async def _upkeep(self) -> None:
         """Keep the mirror small, and in it what parents name as last good."""
@@ -151,8 +158,14 @@ class Engine:
             await self._wanted.wait()
             self._wanted.clear()
             self._busy = True
-            await self._look()
-            self._busy = False
+            try:
+                await self._look()
+            except Exception as error:  # a defect, which must not end the repair of drift: the last good head stays
+                _log.exception("a look at the repository ended unexpectedly")
+                self._source_problem = f"unexpected: {type(error).__name__}"
+                self._recompile = True
+            finally:
+                self._busy = False
 
     async def _look(self) -> None:
         """One look at the repository; a new head, or parents that were read meanwhile, are compiled and assigned."""
@@ -171,50 +184,65 @@ class Engine:
                 _log.info("%s", sentence)
             self._source_sentence = sentence
         known = None if self._head is None else self._head.commit
-        commit = commit or known
+        commit = known if commit is None or commit == self._refused else commit
         if commit is None or (commit == known and not self._recompile):
             return
         if commit != known:
             _log.info("new head: %s", commit[:12], extra={"commit": commit})
         self._recompile = False
-        await self._take(commit)
+        if not await self._take(commit):
+            self._recompile = True  # what asked for it is not answered yet: at the next look
 
-    async def _take(self, commit: Commit) -> None:
+    async def _take(self, commit: Commit) -> bool:
+        """Compile and assign; False when that is to be tried again at the next look."""
         started = self._context.clock()
         try:
+            read = self._parents_read
             head = await self._heads.compile(commit, self._parents())
+            if head is not None and self._renamed(head):
+                self._refused = commit
+                return False
             if head is not None and self._contact(head):
                 await self._first_contact()
+            while head is not None and read != self._parents_read:  # what was read meanwhile pins instances
+                read = self._parents_read
                 head = await self._heads.compile(commit, self._parents())
         except SourceError as error:
             _log.error("commit %s cannot be read, the last good head stays: %s", commit[:12], error)
             self._source_problem = str(error)
-            return
+            return False
         if head is None:
-            return
+            return False
         self._context.metrics.compiled(self._context.clock() - started, len(head.compilation.errors))
         self._tell_findings(head)
         self._findings_changed |= self._head is None or _tells(self._head) != _tells(head)
         self._head = head
         if head.compilation.repository is None:
             self._writer.dirty()
-            return  # nothing can be known of a repository whose own document is broken (I1)
+            return True  # nothing can be known of a repository whose own document is broken (I1)
         await self._use_status_branch(head)
-        await self._assign(head)
+        assigned = await self._assign(head, read)
         self._writer.dirty()
         self._writer.hurry()
+        return assigned
+
+    def _renamed(self, head: Head) -> bool:
+        """A reconciler never changes its name: the new one would fight for the objects of the old."""
+        repository = head.compilation.repository
+        name = None if repository is None else ReconcilerName(repository.metadata.name)
+        if name is None or self._reconciler in (None, name):
+            return False
+        _log.error(
+            "the reconciler was renamed from %s to %s: refused, the last good head stays", self._reconciler, name
+        )
+        return True
 
     def _contact(self, head: Head) -> bool:
         """Start workers for new clusters; True when there are any."""
         repository = head.compilation.repository
         if repository is None:
             return False
-        name = ReconcilerName(repository.metadata.name)
-        if self._reconciler is None:
-            self._reconciler = name
-        elif name != self._reconciler:
-            _log.error("the reconciler was renamed from %s to %s: refused, it owns objects", self._reconciler, name)
-            return False
+        self._reconciler = ReconcilerName(repository.metadata.name)
         fresh = [n for n in head.compilation.clusters if ClusterName(n) not in self.workers]
         for cluster in fresh:
             worker = ClusterWorker(
@@ -229,7 +257,7 @@ class Engine:
                 recall=self._reporter.recall,
             )
             self.workers[worker.name] = worker
-            worker.start()
+            worker.start(after=self._leaving.get(worker.name))
         return bool(fresh)
 
     async def _first_contact(self) -> None:
@@ -247,6 +275,7 @@ class Engine:
     def _parents_known(self) -> None:
         """A cluster's parents were read after its units had been placed: they may pin instances elsewhere. We write
         there from now on, so what others wrote of it on the status branch is read anew."""
+        self._parents_read += 1
         if self._head is not None:
             self._recompile = True
             self._status_branch = ""
@@ -266,23 +295,34 @@ class Engine:
             _log.error("status cannot be written: %s", error)
             self._recompile = True
 
-    async def _assign(self, head: Head) -> None:
-        for name, worker in list(self.workers.items()):
-            document = head.compilation.clusters.get(name)
-            if document is None:
-                if head.compilation.complete:
-                    self._let_go(name, worker)
-                continue
-            consent = await self._consent(worker, head)
-            worker.assign(document, head.for_cluster(name, consent))
+    async def _assign(self, head: Head, read: int) -> bool:
+        """Give every cluster its part; False, and nothing given, when parents were read since the head was placed."""
+        consents = {n: await self._consent(w, head) for n, w in list(self.workers.items())}
+        if read != self._parents_read:
+            self._wanted.set()
+            return False
+        for name, consent in consents.items():
+            worker, document = self.workers[name], head.compilation.clusters.get(name)
+            if document is not None:
+                worker.assign(document, head.for_cluster(name, consent))
+            elif head.compilation.complete:
+                self._let_go(name, worker)
+        return True
 
     def _let_go(self, name: ClusterName, worker: ClusterWorker) -> None:
         """The Cluster document left Git: its objects stay, unmarked."""
         del self.workers[name]
         self._touched(name, None)
+        self._context.metrics.cluster_removed(name)
         task = asyncio.create_task(worker.release(grace=self._context.options.shutdown), name=f"release {name}")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._leaving[name] = task
+        task.add_done_callback(lambda done: self._left(name, done))
+
+    def _left(self, name: ClusterName, task: asyncio.Task[None]) -> None:
+        if self._leaving.get(name) is task:
+            del self._leaving[name]
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("cluster %s was not let go as it should be", name, exc_info=task.exception())
 
     async def _consent(self, worker: ClusterWorker, head: Head) -> Consent:
         """Trailers of the commits since what this cluster was last settled at. They add up until nothing waits for
@@ -331,14 +371,20 @@ class Engine:
         units, self._dirty_units = self._dirty_units, set()
         clusters, self._dirty_clusters = self._dirty_clusters, set()
         findings, self._findings_changed = self._findings_changed, False
-        await self._reporter.render(
-            self._head,
-            writing,
-            branch=self._source.branch,
-            units=[k for k in units if k.cluster in writing or k.cluster not in self.workers],
-            clusters=[n for n in clusters if n in writing or n not in self.workers],
-            findings_changed=findings,
-        )
+        try:
+            await self._reporter.render(
+                self._head,
+                writing,
+                branch=self._source.branch,
+                units=[k for k in units if k.cluster in writing or k.cluster not in self.workers],
+                clusters=[n for n in clusters if n in writing or n not in self.workers],
+                findings_changed=findings,
+            )
+        except BaseException:
+            self._dirty_units |= units
+            self._dirty_clusters |= clusters
+            self._findings_changed |= findings
+            raise
         self._count_units()
         return True
 
@@ -373,7 +419,7 @@ class Engine:
         """Stop intake, finish what is in flight, write the last status, release the Leases."""
         grace = self._context.options.shutdown
         if self._leaving:
-            await asyncio.wait(self._leaving, timeout=grace / 2)
+            await asyncio.wait(self._leaving.values(), timeout=grace / 2)
         await asyncio.gather(*(w.drain(grace=grace / 2) for w in self.workers.values()))
         with contextlib.suppress(TimeoutError, SourceError):
             async with asyncio.timeout(grace / 4):

@@ -67,9 +67,14 @@ class StatusWriter:
         while True:
             await self._dirty.wait()
             await asyncio.sleep(options.status_debounce)
-            written = await self.flush()
+            try:
+                written = await self.flush()
+            except Exception as error:  # a defect, which must end neither later pushes nor the engine
+                _log.exception("status was not written")
+                self.problem, written = f"unexpected: {type(error).__name__}", True
+                self._dirty.set()
             pause = max(0.0, options.status_interval - options.status_debounce) if written else 0.0
-            await self._pause(min(LONGEST_PAUSE, pause * 2**self._refusals))
+            await self._pause(min(LONGEST_PAUSE, pause * 2.0 ** min(self._refusals, 30)))
 
     def hurry(self) -> None:
         """A new head came: somebody may have mended what refused our pushes."""

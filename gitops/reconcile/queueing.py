@@ -9,6 +9,7 @@ within the key's own queue.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
@@ -111,6 +112,11 @@ class SerialWork(Generic[Key]):
             self._queued.discard(key)
             task = asyncio.create_task(self._run(key), name=f"{self._name} {key}")
             self._running[key] = task
+            task.add_done_callback(functools.partial(self._ended, key))
+
+    def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._running.get(key) is task:  # cancelled before it began
+            self._finish(key)
 
     async def _run(self, key: Key) -> None:
         try:

@@ -7,7 +7,8 @@ last, said as such. The branch is a projection: losing it loses nothing but `sin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TypeVar
 
 import yaml
 
@@ -37,6 +38,8 @@ from gitops.report.status_files import (
 DRIFT_FOLDER = "drift"
 RENDERED_AT_ONCE = 10
 """Files rendered without a pause: some milliseconds, in which no event is taken in."""
+
+Item = TypeVar("Item")
 
 
 class Reporter:
@@ -83,10 +86,20 @@ class Reporter:
             dirty_units |= {k for n in workers for k in workers[n].state.units}
             self._sweep(head, workers)
         held = _held_sentences(head)
-        for count, key in enumerate(sorted(dirty_units)):
-            self._unit(head, workers, key, held.get(key.workload, ()))
-            if count % RENDERED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for key in _paced(sorted(dirty_units)):
+            self._unit(workers, key, held.get(key.workload, ()))
+        await self._render_workloads(head, workers, dirty_workloads, held)
+        for name in sorted({*dirty_clusters, *(k.cluster for k in dirty_units)}):
+            self._cluster(workers, name)
+        self._render_summaries(head, branch)
+
+    async def _render_workloads(
+        self,
+        head: Head,
+        workers: Mapping[ClusterName, ClusterWorker],
+        dirty: Iterable[WorkloadRef],
+        held: Mapping[WorkloadRef, tuple[str, ...]],
+    ) -> None:
         instances: dict[WorkloadRef, list[tuple[ClusterWorker, UnitKey]]] = {}
         for worker in workers.values():
             for key in worker.state.units:
@@ -94,7 +107,7 @@ class Reporter:
         declared: dict[WorkloadRef, set[str]] = {}
         for key, unit in head.units.items():
             declared.setdefault(key.workload, set()).add(unit.version)
-        for count, workload in enumerate(sorted(dirty_workloads)):
+        async for workload in _paced(sorted(dirty)):
             versions = declared.get(workload)
             self._workload(
                 workload,
@@ -103,10 +116,8 @@ class Reporter:
                 version=", ".join(sorted(versions - {""})) if versions else "",
                 held=held.get(workload, ()),
             )
-            if count % RENDERED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        for name in sorted({*dirty_clusters, *(k.cluster for k in dirty_units)}):
-            self._cluster(workers, name)
+
+    def _render_summaries(self, head: Head, branch: str) -> None:
         placed = frozenset(head.units)
         if self._placed != placed:
             self._placed = placed
@@ -146,9 +157,7 @@ class Reporter:
         else:
             self.pending[path] = content
 
-    def _unit(
-        self, head: Head, workers: Mapping[ClusterName, ClusterWorker], key: UnitKey, held: tuple[str, ...]
-    ) -> None:
+    def _unit(self, workers: Mapping[ClusterName, ClusterWorker], key: UnitKey, held: tuple[str, ...]) -> None:
         path = unit_path(key)
         worker = workers.get(key.cluster)
         state = worker.state.units.get(key) if worker is not None else None
@@ -228,6 +237,7 @@ class Reporter:
                 "lease_holder": worker.standby,
                 "mode": worker.document.spec.mode,
                 "uid": worker.uid or "",
+                "server_version": worker.server_version,
             },
         )
         self._clusters[name] = status
@@ -253,6 +263,14 @@ class Reporter:
     def _remove(self, paths: Iterable[str]) -> None:
         for path in list(paths):
             self._put(path, None)
+
+
+async def _paced(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """The items, with a pause now and then in which the loop does its other work."""
+    for count, item in enumerate(items):
+        yield item
+        if count % RENDERED_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 def drift_path(key: UnitKey) -> str:

@@ -23,6 +23,7 @@ from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import CONFIG_MAP, ParentStore
 from gitops.cluster.reflecting import Event
+from gitops.logs import bound
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
 from gitops.plan.ordering import stage_of
@@ -35,11 +36,20 @@ from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
 from gitops.reconcile.serving import Place, Serving, slices_watch
 from gitops.reconcile.sightings import Sightings
-from gitops.reconcile.state import ClusterState
+from gitops.reconcile.state import ClusterState, UnitState
 from gitops.reconcile.unit_work import UnitWork
 from gitops.reconcile.watches import Sight, Watch, Watches
 
 _log = logging.getLogger(__name__)
+
+
+_LEVELS = {
+    SyncState.SYNCED: logging.INFO,
+    SyncState.REMOVED: logging.INFO,
+    SyncState.REMOVING: logging.INFO,
+    SyncState.PENDING: logging.DEBUG,
+}
+"""How loudly a unit's new state is told; every other one is a warning."""
 
 
 class Refused(Exception):
@@ -106,6 +116,7 @@ class Session:
         self._children: set[Watch] = set()
         self._slices: Watch | None = None
         self.serving = Serving(self._applier)
+        self.server_version = ""
         self._services: SerialWork[Place] = SerialWork(self._read_service, parallel=4, name=f"service on {state.name}")
         self._seen = asyncio.Event()
 
@@ -122,6 +133,9 @@ class Session:
             raise Refused(held.sentence)
         if isinstance(held, ApiError):
             raise _raised(held)
+
+        version = await self._discovery.server_version()
+        self.server_version = "" if isinstance(version, ApiError) else str(version)
 
     async def serve(self, *, until: Callable[[], bool]) -> None:
         """Keep the Lease and work while it is held. The renewals are the heartbeat of the cluster. Returns when `until`
@@ -285,15 +299,15 @@ class Session:
         unit_state = self._state.units.get(key)
         if unit_state is None:
             return
+        with bound(unit=key, cluster=self._state.name, commit=self._state.head):
+            await self._attempt(key, unit_state)
+
+    async def _attempt(self, key: UnitKey, unit_state: UnitState) -> None:
         outcome = self._unseen(key) or await self._work.run(key)
         unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
         if outcome != unit_state.outcome:
-            level = (
-                logging.INFO
-                if outcome.state in (SyncState.SYNCED, SyncState.REMOVED, SyncState.PENDING)
-                else logging.WARNING
-            )
-            _log.log(level, "%s: %s", outcome.state, outcome.sentence, extra={"unit": str(key)})
+            level = _LEVELS.get(outcome.state, logging.WARNING)
+            _log.log(level, "%s: %s", outcome.state, outcome.sentence)
         unit_state.outcome = outcome
         if outcome.state is SyncState.REMOVED and self._state.unit(key) is None:
             self._state.units.pop(key, None)

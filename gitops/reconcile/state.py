@@ -137,6 +137,11 @@ class ClusterState:
         self.objects.clear()
         self.by_uid.clear()
 
+    @property
+    def head(self) -> Commit | None:
+        """The commit of the present assignment."""
+        return None if self.assignment is None else self.assignment.commit
+
     def unit(self, key: UnitKey) -> Unit | None:
         return None if self.assignment is None else self.assignment.units.get(key)
 

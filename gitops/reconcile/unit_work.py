@@ -223,7 +223,7 @@ class UnitWork:
             return
         if not ours:
             run.adopted.append(f"{desired.ref} (made by {', '.join(folded) or 'unknown means'})")
-            _log.info("adopted %s", run.adopted[-1], extra={"unit": str(run.unit.key)})
+            _log.info("adopted %s", run.adopted[-1])
 
     async def _apply(self, run: Attempt, step: Apply) -> None:
         desired = step.object
@@ -278,6 +278,9 @@ class UnitWork:
             not_taken_over=self._state.not_taken_over(key),
             withheld=lambda ref: self._state.withheld(key, ref),
         )
+        for ref in sorted(report.deleted):
+            self._context.metrics.pruned(self._state.name)
+            _log.info("deleted %s: Git no longer declares it", ref)
         if report.retry_after is not None and report.going:  # a finalizer may hold for ever: ask less and less
             report.retry_after = min(LONGEST_LOOK, report.retry_after * 2.0 ** min(self._attempts(key), 10))
         return report

@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 LOOKS = 5
 """How often discovery is asked for a kind after a CRD changed: about ten seconds in all."""
 
+LIST_AGAIN = 60.0
+"""Seconds until a kind is listed again because an event of it met a defect and may be lost."""
+
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -138,13 +141,21 @@ class Watches:
             async with contextlib.aclosing(reflector.events()) as events:
                 async for event in events:
                     self._note(watch, event)
-                    self._on_event(watch, event)
+                    try:
+                        self._on_event(watch, event)
+                    except Exception:  # one object that meets a defect must not blind us for all of its kind
+                        _log.exception("an event of %s cannot be taken in; all are listed again in a minute", watch.gvk)
+                        asyncio.get_running_loop().call_later(LIST_AGAIN, self._heal, watch, reflector)
         except asyncio.CancelledError:
             raise
         except Exception:
             _log.exception("the watch of %s ended unexpectedly; begun again in 5 s", watch.gvk)
             self._see(watch, Sight.UNKNOWN)
             asyncio.get_running_loop().call_later(5.0, self._restart, watch)
+
+    def _heal(self, watch: Watch, reflector: Reflector) -> None:
+        if self._reflectors.get(watch) is reflector and watch in self._tasks:
+            reflector.request_relist()
 
     def _restart(self, watch: Watch) -> None:
         task = self._tasks.get(watch)
