@@ -237,7 +237,6 @@ class Reporter:
                 "lease_holder": worker.standby,
                 "mode": worker.document.spec.mode,
                 "uid": worker.uid or "",
-                "server_version": worker.server_version,
             },
         )
         self._clusters[name] = status
