@@ -237,6 +237,7 @@ class Reporter:
                 "lease_holder": worker.standby,
                 "mode": worker.document.spec.mode,
                 "uid": worker.uid or "",
+                "server_version": worker.server_version,
             },
         )
         self._clusters[name] = status
