@@ -228,3 +228,29 @@ async def test_the_title_of_a_commit_names_what_changed(context: Any, branch: Br
         office.say(b"1", "status/units/a/b.yaml")
         await asyncio.sleep(20)
     assert titles == ["Status: 1 files", "Status of a/b and 1 more"]
+
+
+async def test_pushes_that_are_refused_for_days_stay_one_every_few_minutes(context: Any, branch: Branch) -> None:
+    """The doubling must end: two to the thousandth is no float."""
+    branch.answers = [REFUSED] * 2000
+    async with running(context, branch) as office:
+        office.say(b"1")
+        await asyncio.sleep(LONGEST_PAUSE * 2100)
+        assert branch.content[FILE] == b"1"
+        assert not office.writer.pending
+
+
+async def test_a_defect_in_a_push_is_told_and_ends_nothing(
+    context: Any, branch: Branch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
+        raise RuntimeError("defect")
+
+    async with running(context, branch) as office:
+        with monkeypatch.context() as patched:
+            patched.setattr(branch, "commit_and_push", crash)
+            office.say(b"1")
+            await asyncio.sleep(30)
+            assert "RuntimeError" in office.writer.problem
+        await asyncio.sleep(30)
+        assert (office.writer.problem, branch.content[FILE]) == ("", b"1")

@@ -132,3 +132,22 @@ async def test_interrupt_cancels_what_runs_and_leaves_the_queue_usable(looptime:
     assert done == ["waits", "hangs"]
     assert looptime == 201
     await work.close(grace=0)
+
+
+async def test_a_key_that_is_interrupted_before_it_began_can_run_again() -> None:
+    """A task that is cancelled before its first step never runs a line of its own."""
+    runs: list[str] = []
+
+    async def handler(key: str) -> None:
+        runs.append(key)
+
+    work = SerialWork(handler, parallel=2, name="t")
+    work.poke("a")
+    work.interrupt()
+    await asyncio.sleep(0)
+    await work.idle()
+    assert runs == []
+    work.poke("a")
+    await work.idle()
+    assert runs == ["a"]
+    await work.close(grace=0)

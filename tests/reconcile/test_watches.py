@@ -285,27 +285,50 @@ async def test_a_definition_that_went_makes_discovery_look_again(server: Server,
 # -- defects ---------------------------------------------------------------------------------------------------------
 
 
+def maps(name: str, version: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": version}}
+
+
+async def test_an_event_that_meets_a_defect_blinds_for_no_other_and_is_told_again(
+    server: Server, told: Told, watches: Watches, caplog: pytest.LogCaptureFixture
+) -> None:
+    watches.want([ON_MAPS])
+    await asyncio.sleep(1)
+    told.events.clear()
+    server.lists.clear()
+    told.crash = RuntimeError("defect")
+    server.tell(MAPS, "ADDED", maps("a", "6"))
+    server.tell(MAPS, "ADDED", maps("b", "7"))
+    await asyncio.sleep(1)
+    assert [e.obj["metadata"]["name"] for _, e in told.events if isinstance(e, Changed)] == ["b"]
+    assert told.of(ON_MAPS) == [Sight.SYNCED]
+    assert "defect" in caplog.text
+    await asyncio.sleep(120)
+    assert len([path for path in server.lists if "crd" not in path and "custom" not in path]) == 1
+
+
 async def test_a_watch_that_crashed_is_unknown_until_it_was_begun_again_and_listed(
     server: Server, told: Told, watches: Watches, caplog: pytest.LogCaptureFixture
 ) -> None:
+    find, server.find = server.find, crash  # type: ignore[method-assign]
     watches.want([ON_MAPS])
     await asyncio.sleep(1)
-    told.crash = RuntimeError("defect")
-    server.tell(MAPS, "ADDED", {"metadata": {"name": "a", "uid": "1", "resourceVersion": "6"}})
-    await asyncio.sleep(1)
+    server.find = find  # type: ignore[method-assign]
     assert watches.sight(ON_MAPS) is Sight.UNKNOWN
     assert "defect" in caplog.text
     await asyncio.sleep(10)
-    assert told.of(ON_MAPS) == [Sight.SYNCED, Sight.UNKNOWN, Sight.SYNCED]
+    assert told.of(ON_MAPS) == [Sight.SYNCED]
+
+
+async def crash(gvk: GroupVersionKind) -> Any:
+    raise RuntimeError("defect")
 
 
 async def test_a_crashed_watch_that_is_wanted_no_more_stays_ended(
-    server: Server, told: Told, watches: Watches, caplog: pytest.LogCaptureFixture
+    server: Server, watches: Watches, caplog: pytest.LogCaptureFixture
 ) -> None:
+    server.find = crash  # type: ignore[method-assign]
     watches.want([ON_MAPS])
-    await asyncio.sleep(1)
-    told.crash = RuntimeError("defect")
-    server.tell(MAPS, "ADDED", {"metadata": {"name": "a", "uid": "1", "resourceVersion": "6"}})
     await asyncio.sleep(1)
     watches.want([])
     server.lists.clear()
