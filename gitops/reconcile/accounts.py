@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, Commit, UnitKey
 from gitops.reconcile.cluster_worker import ClusterWorker
+from gitops.reconcile.heads import Head
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 
 
@@ -50,3 +51,14 @@ def contact_words(worker: ClusterWorker) -> str:
     if contact.reachable:
         return contact.message or "reachable"
     return f"unreachable: {contact.message}"
+
+
+def once_report(head: Head | None, workers: Mapping[ClusterName, ClusterWorker], *, sentence: str) -> OnceReport:
+    """What became of all units of all clusters; `sentence` says what else went wrong."""
+    return OnceReport(
+        commit=None if head is None else head.commit,
+        findings=() if head is None else head.compilation.findings,
+        units={k: u.outcome for w in workers.values() for k, u in sorted(w.state.units.items())},
+        clusters={n: contact_words(w) for n, w in sorted(workers.items()) if not w.contact.reachable},
+        sentence=sentence,
+    )

@@ -17,12 +17,11 @@ from gitops.cluster.claims import Claim
 from gitops.model.identity import ClusterName, ClusterUid, Commit, ReconcilerName, UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
-from gitops.plan.pruning import Consent
-from gitops.reconcile.accounts import Health, OnceReport, contact_words
+from gitops.reconcile.accounts import Health, OnceReport, contact_words, once_report
 from gitops.reconcile.cluster_worker import ClusterWorker, Connector
+from gitops.reconcile.consenting import Consents
 from gitops.reconcile.context import Context
 from gitops.reconcile.heads import Head, Heads
-from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.publishing import StatusWriter
 from gitops.reconcile.reporting import Reporter
 from gitops.source.errors import SourceError
@@ -56,7 +55,7 @@ class Engine:
         self._status_branch = ""
         self._source_problem = ""
         self._source_sentence = ""
-        self._consents: dict[ClusterName, Consent] = {}
+        self._consents = Consents(source)
         self._dirty_units: set[UnitKey] = set()
         self._dirty_clusters: set[ClusterName] = set()
         self._findings_changed = False
@@ -119,7 +118,7 @@ class Engine:
             for worker in self.workers.values():
                 await worker.attempted()
             await self._writer.flush()
-            return self._report()
+            return once_report(self._head, self.workers, sentence=self._source_problem or self._writer.problem)
         finally:
             await self._shut_down()
 
@@ -215,7 +214,7 @@ class Engine:
             return False
         self._context.metrics.compiled(self._context.clock() - started, len(head.compilation.errors))
         self._tell_findings(head)
-        self._findings_changed |= self._head is None or _tells(self._head) != _tells(head)
+        self._findings_changed |= self._head is None or self._head.tells != head.tells
         self._head = head
         if head.compilation.repository is None:
             self._writer.dirty()
@@ -297,7 +296,7 @@ class Engine:
 
     async def _assign(self, head: Head, read: int) -> bool:
         """Give every cluster its part; False, and nothing given, when parents were read since the head was placed."""
-        consents = {n: await self._consent(w, head) for n, w in list(self.workers.items())}
+        consents = {n: await self._consents.of(w, head.commit) for n, w in list(self.workers.items())}
         if read != self._parents_read:
             self._wanted.set()
             return False
@@ -323,23 +322,6 @@ class Engine:
             del self._leaving[name]
         if not task.cancelled() and task.exception() is not None:
             _log.error("cluster %s was not let go as it should be", name, exc_info=task.exception())
-
-    async def _consent(self, worker: ClusterWorker, head: Head) -> Consent:
-        """Trailers of the commits since what this cluster was last settled at. They add up until nothing waits for
-        consent any more, so that a commit on top of the consenting one does not take it back."""
-        before = self._consents.get(worker.name, Consent())
-        if worker.state.assignment is not None:
-            since = [worker.state.assignment.commit]
-            if not any(unit.fused or unit.outcome.state is SyncState.REMOVING for unit in worker.state.units.values()):
-                before = Consent()
-        else:
-            since = [record.commit for record in worker.state.parents.values() if record.commit]
-        if since == [head.commit]:
-            return before
-        history = await self._source.history(since, head.commit)
-        consent = Consent(tuple(dict.fromkeys((*before.globs, *history.allowed_prunes()))))
-        self._consents[worker.name] = consent
-        return consent
 
     def _tell_findings(self, head: Head) -> None:
         known = set() if self._head is None else set(self._head.compilation.findings)
@@ -403,16 +385,6 @@ class Engine:
                 counts[word] = counts.get(word, 0) + 1
             self._context.metrics.units(name, counts)
 
-    def _report(self) -> OnceReport:
-        head = self._head
-        return OnceReport(
-            commit=None if head is None else head.commit,
-            findings=() if head is None else head.compilation.findings,
-            units={k: u.outcome for w in self.workers.values() for k, u in sorted(w.state.units.items())},
-            clusters={n: contact_words(w) for n, w in sorted(self.workers.items()) if not w.contact.reachable},
-            sentence=self._source_problem or self._writer.problem,
-        )
-
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def _shut_down(self) -> None:
@@ -425,8 +397,3 @@ class Engine:
             async with asyncio.timeout(grace / 4):
                 await self._writer.flush()
         await asyncio.gather(*(w.stop() for w in self.workers.values()))
-
-
-def _tells(head: Head) -> tuple[object, ...]:
-    """What status files say of a head itself, besides of its units."""
-    return head.compilation.findings, head.held, head.units.keys()

@@ -40,6 +40,11 @@ class Head:
     def commit(self) -> Commit:
         return self.compilation.commit
 
+    @property
+    def tells(self) -> tuple[object, ...]:
+        """What status files say of the head itself, besides of its units."""
+        return self.compilation.findings, self.held, self.units.keys()
+
     def for_cluster(self, name: ClusterName, consent: Consent) -> Assignment:
         repository = self.compilation.repository
         return Assignment(

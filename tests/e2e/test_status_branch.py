@@ -56,7 +56,7 @@ async def test_g14_a_refused_push_is_told_in_the_servers_words_and_stops_nothing
     commit = running.push(one_bundle("t-refused", "2"), "second")
     await running.settled(commit)
     await until(lambda: running.status(UNIT).get("commit") == commit, "the status that could not be pushed before")
-    assert running.engine.health().status_problem == ""
+    await until(lambda: running.engine.health().status_problem == "", "the refusal to be over")
 
 
 async def test_a_lost_status_branch_is_written_anew_as_a_whole(
