@@ -67,9 +67,6 @@ class SerialWork(Generic[Key]):
         self._cancel_timer(key)
         self._timers[key] = loop.call_later(seconds, self._due, key)
 
-    def busy(self, key: Key) -> bool:
-        return key in self._running or key in self._queued
-
     @property
     def active(self) -> bool:
         return bool(self._running or self._queued)
