@@ -121,7 +121,7 @@ class ParentStore:
             read = read_parent(current, cluster=self._cluster)
             if isinstance(read, UnreadableParent):
                 return ApiError(ErrorClass.REFUSED, reason="UnreadableParent", message=f"parent {name}: {read.why}")
-            if _record_text(current) == text:
+            if _record_text(current) == text and _is_marked(current, body):
                 return self._stored(record, name, text, current)  # an earlier attempt's answer was lost
             if seen is None or digest(_record_text(current)) != seen:
                 return replace(error, message=f"the parent of {record.unit} was changed by another writer")
@@ -268,6 +268,12 @@ def _members(grouped: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[Mem
             for name, uid in names.items():
                 members.append(Member(ObjectRef(gvk.group, gvk.kind, namespace, name), gvk.version, uid))
     return members
+
+
+def _is_marked(current: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+    """Whether it carries the labels by which it is found again."""
+    have = current["metadata"].get("labels") or {}
+    return all(have.get(key) == value for key, value in body["metadata"]["labels"].items())
 
 
 def _record_text(body: Mapping[str, Any]) -> bytes:

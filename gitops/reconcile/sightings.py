@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.parents import read_parent
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import ObjectRef, UnitKey
-from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord
+from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
 from gitops.plan.units import DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
@@ -56,8 +57,10 @@ class Sightings:
         elif isinstance(event, Deleted):
             metadata = event.obj.get("metadata", {})
             self._left(ref_of(event.obj), str(metadata.get("uid", "")))
+            self._parent_left(ref_of(event.obj))
         elif isinstance(event, Vanished):
             self._left(event.ref, event.uid)
+            self._parent_left(event.ref)
 
     def _changed(self, ref: ObjectRef, live: Mapping[str, Any]) -> None:
         if ref.namespace == SYSTEM_NAMESPACE and ref.kind == "ConfigMap":
@@ -148,6 +151,9 @@ class Sightings:
         if outcome.error is None and outcome.live is not None:
             self._baseline(desired, record, outcome)
         if found is None:
+            # Git dropped it while it was being applied: what is kept of it would look like another live object.
+            if self._state.objects.get(desired.ref) is record:
+                del self._state.objects[desired.ref]
             return
         key, wanted = found
         self._touched(key)
@@ -155,6 +161,8 @@ class Sightings:
             self._left(desired.ref, left)
         if pending is not None:
             self.see(key, wanted, record, pending)
+        if wanted.digest != desired.digest:
+            self._look(key, False)  # an apply of an earlier head that came late may have undone one of this head
 
     def _baseline(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         if outcome.generation != record.generation or outcome.uid != record.uid:
@@ -236,3 +244,14 @@ class Sightings:
         if self._state.pauses.get(seen.unit, known.pause_until) != seen.pause_until:
             self._state.pauses[seen.unit] = seen.pause_until
             self._look(seen.unit, False)
+
+    def _parent_left(self, ref: ObjectRef) -> None:
+        """Somebody deleted or relabelled a parent: what we know of the unit is all there is of it, until it is stored
+        again. A crash before that would leave objects that nobody knows."""
+        if ref.namespace != SYSTEM_NAMESPACE or ref.kind != "ConfigMap":
+            return
+        for key, record in self._state.parents.items():
+            if record.resource_version and parent_name(key) == ref.name:
+                self._state.parents[key] = replace(record, resource_version="")
+                self._look(key, False)
+                return

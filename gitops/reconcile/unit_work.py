@@ -71,6 +71,11 @@ class UnitWork:
             return UnitOutcome(SyncState.REMOVED, "removed")
         if self._state.assignment is not None and self._state.assignment.may_remove(key):
             return await self._remove(record)
+        if not record.resource_version:
+            again = await self._parents.write(record)
+            if isinstance(again, ApiError):
+                return await self._no_parent(key, again)
+            self._keep(again)
         return UnitOutcome(SyncState.HELD, "has errors at the head; nothing is changed")
 
     # -- a declared unit ---------------------------------------------------------------------------------------------
@@ -268,7 +273,8 @@ class UnitWork:
         self._sightings.repaired(run.unit.key, desired.ref, verdict)
 
     async def _prune(self, key: UnitKey, plan: UnitPlan) -> PruneReport:
-        uids = {r.uid for r in self._state.objects.values() if r.uid}
+        live = ((ref, r.uid) for ref, r in self._state.objects.items())
+        uids = {uid for ref, uid in live if uid and self._state.declared(ref) is not None}
         report = await self._pruner.prune(
             key,
             plan.prune,
@@ -309,7 +315,8 @@ class UnitWork:
                 version=unit.version,
                 base_digest=unit.base_digest,
             )
-        if settled != plan.record and unit.mode is not Mode.PAUSED and self._may_write():
+        lost = not plan.record.resource_version  # somebody deleted the parent
+        if (lost or settled != plan.record) and unit.mode is not Mode.PAUSED and self._may_write():
             stored = await self._parents.write(settled)
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
@@ -332,7 +339,7 @@ class UnitWork:
                 return await self._no_parent(record.unit, error)
             self._state.parents.pop(record.unit, None)
             return UnitOutcome(SyncState.REMOVED, "removed", pruned=len(report.deleted))
-        if members != record.members:
+        if members != record.members or not record.resource_version:
             stored = await self._parents.write(replace(record, members=members))
             if isinstance(stored, ApiError):
                 return await self._no_parent(record.unit, stored)
@@ -351,8 +358,8 @@ class UnitWork:
             stored = await self._parents.load(key)
             if isinstance(stored, ParentRecord):
                 self._keep(stored)
-            elif stored is None:
-                self._state.parents.pop(key, None)
+            elif stored is None and key in self._state.parents:
+                self._keep(replace(self._state.parents[key], resource_version=""))  # all that is known of the unit
         return self._failed(key, "the parent cannot be written", error)
 
     def _failed(self, key: UnitKey, what: str, error: ApiError) -> UnitOutcome:

@@ -10,6 +10,7 @@ from gitops.cluster.parents import PAUSE_ANNOTATION, ParentStore, encode_record
 from gitops.cluster.reflecting import Changed, Deleted, Vanished
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import parent_name
+from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.sightings import DRIFTS_KEPT, Sightings
@@ -230,3 +231,36 @@ def test_a_declared_object_is_no_secondary_one(watcher: Watcher, kit: Any) -> No
     watcher.state.by_uid[watcher.record.uid] = kit.key
     watcher.sightings.child_event(Changed(child(watcher.record.uid, "someone")))
     assert len(watcher.sightings.owners) == 0
+
+
+# -- what is easily lost ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["deleted", "vanished"])
+def test_r13_a_parent_that_somebody_deleted_is_to_be_stored_again(watcher: Watcher, kit: Any, how: str) -> None:
+    """All that is known of the unit is in memory now; a crash would leave objects that nobody knows."""
+    metadata = {"namespace": "gitops-system", "name": parent_name(kit.key), "uid": "p"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    watcher.see(Deleted(body) if how == "deleted" else Vanished(ref_of(body), "p"))
+    assert watcher.state.parents[kit.key].resource_version == ""
+    assert watcher.looks == [(kit.key, False)]
+
+
+async def test_an_object_that_git_dropped_while_it_was_applied_leaves_no_record(watcher: Watcher, kit: Any) -> None:
+    """Its uid among the live ones would make its own prune believe that it goes on under another name."""
+    watcher.record.in_flight = True
+    watcher.state.assign(kit.assignment(commit="c2"))
+    watcher.state.record(watcher.web)
+    watcher.record = watcher.state.objects[watcher.web.ref]
+    await watcher.apply()
+    assert watcher.state.objects == {}
+
+
+async def test_an_apply_of_an_earlier_head_that_comes_late_makes_the_unit_look_again(
+    watcher: Watcher, kit: Any
+) -> None:
+    """It may have come after the apply of this head, of another unit even: then it undid that one."""
+    changed = kit.desired("web", level="debug")
+    watcher.state.assign(kit.assignment(kit.unit(changed, key=kit.other_key()), commit="c2"))
+    await watcher.apply()
+    assert watcher.looks == [(kit.other_key(), False)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 from typing import Any
 
@@ -550,3 +551,47 @@ async def test_what_admission_changed_is_the_baseline_and_no_drift(bench: Bench,
     bench.cluster.calls.clear()
     assert (await bench.work(state)).state is SyncState.SYNCED
     assert bench.cluster.calls == [], "not sent again and again"
+
+
+# -- what is easily lost ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_r13_a_lost_parent_is_stored_again_with_all_that_is_known(bench: Bench, kit: Any, held: bool) -> None:
+    web = kit.desired("web")
+    lost = dataclasses.replace(kit.record(web), resource_version="")
+    state = kit.state(*([] if held else [kit.unit(web)]), records=[lost], held=[kit.key.workload] if held else [])
+    kit.settled(state, web)
+    await bench.work(state)
+    assert bench.parents.stored[kit.key].members == lost.members
+    assert state.parents[kit.key].resource_version
+    bench.parents.writes.clear()
+    await bench.work(state)
+    assert bench.parents.writes == []
+
+
+async def test_a_parent_that_is_gone_when_it_is_written_takes_no_knowledge_along(bench: Bench, kit: Any) -> None:
+    web, app = kit.desired("web"), kit.desired("app")
+    state = kit.state(kit.unit(web, app), records=[kit.record(web)])
+    kit.settled(state, web)
+    bench.parents.fault = kit.error(ErrorClass.STALE)
+    await bench.work(state)
+    bench.parents.fault = None
+    assert [m.ref for m in state.parents[kit.key].members] == [web.ref]
+
+
+async def test_an_object_that_was_applied_by_an_attempt_for_an_earlier_head_is_pruned(bench: Bench, kit: Any) -> None:
+    web, app = kit.desired("web"), kit.desired("app")
+    state = kit.state(kit.unit(web, app), records=[bench.stored(kit.record(web))])
+    kit.settled(state, web)
+    bench.cluster.objects[web.ref] = kit.live(web)
+
+    def before(verb: str, name: str) -> None:
+        if (verb, name) == ("parent", "base"):
+            state.assign(kit.assignment(kit.unit(web, content="content-2"), commit="c2"))
+
+    bench.cluster.before = before
+    await bench.work(state)
+    bench.cluster.before = lambda verb, name: None
+    await bench.work(state)
+    assert app.ref not in bench.cluster.objects
