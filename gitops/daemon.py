@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from gitops.cluster.access import load_libraries
 from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
@@ -69,6 +70,7 @@ async def run(settings: Settings, *, signals: bool = True) -> None:
 async def _run(settings: Settings, stop: asyncio.Event, *, reloaders: list[Callable[[], None]]) -> None:
     metrics = PrometheusMetrics()
     async with opened_source(settings) as source:
+        await asyncio.to_thread(load_libraries)
         engine = Engine(source, connector(settings, metrics), context(settings, metrics))
         reloaders.append(engine.request_fetch)
         running = asyncio.create_task(engine.run(stop), name="engine")

@@ -8,6 +8,7 @@ come an SSL context and an Authorization header; the HTTP session is ours (gitop
 from __future__ import annotations
 
 import datetime
+import gc
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,17 @@ class Access:
         if self.renew_at is not None and now >= self.renew_at - EXPIRY_MARGIN:
             return True
         return any(_identity(path) != identity for path, identity in self.files)
+
+
+def load_libraries() -> None:
+    """For daemons, once at the start, on any thread: import what the first connection would, and take all that is
+    loaded out of the garbage collector's sight. Some hundred thousand objects of libraries never become garbage, and
+    looking through them stopped everything for 60 ms and more now and then."""
+    from kubernetes.aio import client, config
+
+    assert client is not None and config is not None
+    gc.collect()
+    gc.freeze()
 
 
 async def load_access(kubeconfig: Path) -> Access:
