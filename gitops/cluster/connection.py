@@ -200,6 +200,14 @@ class Connection:
         normally, open streams are closed (their readers reconnect). Raises RequestFailed; the old access stays then."""
         await self._reload(self._generation)
 
+    async def renew(self) -> None:
+        """Take new sockets, after an outage: those of before may be half-open, and a watch on one would say nothing for
+        minutes. Open streams are closed (their readers go on from their last version), requests under way end as they
+        can."""
+        if not self._closed:
+            replaced, self._session = self._session, _Session(self._access, self.settings)
+            await replaced.retire()
+
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def request(

@@ -226,6 +226,7 @@ class Reporter:
             self._remove(f for f in self.files if f == cluster_path(name) or f.startswith(_folders(name)))
             return
         contact = worker.contact
+        previous = read_since(self.files.get(cluster_path(name)))
         status = cluster_status(
             name,
             reachable=contact.reachable,
@@ -239,6 +240,7 @@ class Reporter:
                 "uid": worker.uid or "",
                 "server_version": worker.server_version,
             },
+            previous=previous.pair if previous else None,
         )
         self._clusters[name] = status
         self._put(*render_cluster(status, previous=self.files.get(cluster_path(name))))

@@ -119,6 +119,7 @@ class Session:
         self.server_version = ""
         self._services: SerialWork[Place] = SerialWork(self._read_service, parallel=4, name=f"service on {state.name}")
         self._seen = asyncio.Event()
+        self._renewal: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -216,7 +217,8 @@ class Session:
             await release(self._state, self._applier, self._parents)
 
     def recovered(self) -> None:
-        """The cluster answers again: end the back-offs."""
+        """The cluster answers again: end the back-offs, and trust no socket of before."""
+        self._renewal = asyncio.create_task(self._connection.renew(), name=f"renew {self._state.name}")
         self._watches.look_again()
         for key, unit in self._state.units.items():
             if unit.outcome.state is not SyncState.SYNCED:

@@ -1,0 +1,157 @@
+"""A cluster that does not answer: the other one is served as if alone, and the status files say so and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.faultproxy import FaultProxy
+from controlplane_kit.gitserver import Repository
+from fleet_kit.fixtures import Fleet, StartFleet, forget, until
+from fleet_kit.scenes import bundle_files, deployment, live, repository, settings
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
+
+NEAR, FAR = "dgx-a", "dgx-b"
+MANIFEST = "bundles/app/manifests/settings.yaml"
+
+
+@pytest.fixture
+def clusters(planes: Callable[..., ControlPlane]) -> dict[str, ControlPlane]:
+    made = {name: planes(name) for name in (NEAR, FAR)}
+    for plane in made.values():
+        forget(plane)
+    return made
+
+
+def manifests(namespace: str, level: str) -> dict[str, str]:
+    return {"settings.yaml": settings(namespace, level=level), "web.yaml": deployment("web", namespace, FIRST="1")}
+
+
+def level(plane: ControlPlane, namespace: str) -> str | None:
+    found = live(plane, namespace, "configmaps", "settings")
+    result: str | None = found["data"]["level"] if found else None
+    return result
+
+
+def replicas(plane: ControlPlane, namespace: str) -> int:
+    found = live(plane, namespace, "deployments", "web")
+    assert found is not None
+    count: int = found["spec"]["replicas"]
+    return count
+
+
+def of_cluster(running: Fleet, name: str) -> dict[str, Any]:
+    return running.status(f"status/clusters/{name}.yaml")
+
+
+def of_unit(running: Fleet, name: str) -> dict[str, Any]:
+    return running.status(f"status/units/{name}/bundle.app.yaml")
+
+
+FAULTS = {"refused": FaultProxy.refuse, "silent": FaultProxy.blackhole}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_one_cluster_unreachable_the_other_is_served_as_if_alone_and_status_says_since_when(
+    fleet: StartFleet, repo: Repository, clusters: dict[str, ControlPlane], fault: str
+) -> None:
+    for plane in clusters.values():
+        plane.create_namespace(fault)
+    repo.commit({**repository(NEAR, FAR), **bundle_files("app", manifests(fault, "one"))}, "app")
+    running = await fleet(repo, clusters)
+    await running.settled()
+    await until(lambda: of_unit(running, FAR).get("status") == "Progressing", "the unit's first status")
+
+    FAULTS[fault](running.proxies[FAR])
+    running.clear()
+    running.push({MANIFEST: settings(fault, level="two")})
+    await until(lambda: level(clusters[NEAR], fault) == "two", "the commit on the cluster that answers")
+    assert len(running.calls(NEAR)) <= 2 * 1 + 3
+    await until(lambda: of_cluster(running, FAR).get("status") == "Unreachable", "the cluster's status")
+    told = of_cluster(running, FAR)
+    assert told["units"] == {"Unknown": 1}
+    await until(lambda: of_unit(running, FAR).get("reason") == "Unreachable", "the unit's status")
+    unit = of_unit(running, FAR)
+    assert (unit["status"], unit["lastKnown"]) == ("Unknown", "Progressing")
+    assert unit["since"] == told["since"]
+    aggregate = running.status("status/bundles/app.yaml")
+    assert aggregate["unreachable"] == 1
+    assert aggregate["status"] != "Ready"
+    assert of_cluster(running, NEAR)["status"] == "Reachable"
+    assert of_unit(running, NEAR)["status"] == "Progressing"
+
+    # time passes, commits come: since stays, and the other one goes on
+    commit = running.push({MANIFEST: settings(fault, level="three")})
+    await until(lambda: level(clusters[NEAR], fault) == "three", "the next commit on the cluster that answers")
+    await until(lambda: commit in (repo.read("status/README.md", branch="gitops-status") or ""), "the head to be told")
+    assert of_cluster(running, FAR)["since"] == told["since"]
+    assert of_unit(running, FAR) == unit
+    assert level(clusters[FAR], fault) == "one"
+    clusters[FAR].kubectl("scale", "-n", fault, "deployment/web", "--replicas=7")
+
+    running.proxies[FAR].restore()
+    await until(lambda: level(clusters[FAR], fault) == "three", "the commit on the cluster that is back")
+    await running.settled()
+    await until(lambda: replicas(clusters[FAR], fault) == 2, "what drifted meanwhile to be repaired")
+    await until(lambda: of_cluster(running, FAR).get("status") == "Reachable", "the cluster's status")
+    await until(lambda: of_unit(running, FAR).get("status") == "Progressing", "the unit's status")
+    assert "lastKnown" not in of_unit(running, FAR)
+    # and its watches see again
+    clusters[FAR].kubectl("scale", "-n", fault, "deployment/web", "--replicas=8")
+    await until(lambda: replicas(clusters[FAR], fault) == 2, "the repair")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_cluster_that_is_unreachable_at_start_keeps_nobody_waiting_and_is_served_when_it_answers(
+    fleet: StartFleet,
+    repo: Repository,
+    clusters: dict[str, ControlPlane],
+    fault_proxy: Callable[..., FaultProxy],
+    fault: str,
+) -> None:
+    namespace = f"start-{fault}"
+    for plane in clusters.values():
+        plane.create_namespace(namespace)
+    repo.commit({**repository(NEAR, FAR), **bundle_files("app", manifests(namespace, "one"))}, "app")
+    proxy = fault_proxy(clusters[FAR])
+    FAULTS[fault](proxy)
+    running = await fleet(repo, clusters, proxies={FAR: proxy})
+    await until(lambda: level(clusters[NEAR], namespace) == "one", "the cluster that answers")
+    await until(lambda: of_cluster(running, FAR).get("status") == "Unreachable", "the cluster's status")
+    told = of_cluster(running, FAR)
+    assert told["since"]
+    assert of_unit(running, FAR)["status"] == "Unknown"
+    running.push({MANIFEST: settings(namespace, level="two")})
+    await until(lambda: level(clusters[NEAR], namespace) == "two", "the next commit")
+    assert of_cluster(running, FAR) == told
+    proxy.restore()
+    await until(lambda: level(clusters[FAR], namespace) == "two", "the cluster that is back")
+    await running.settled()
+    await until(lambda: of_cluster(running, FAR).get("status") == "Reachable", "the cluster's status")
+
+
+async def test_a_restart_while_a_cluster_is_unreachable_keeps_since_and_what_was_known(
+    fleet: StartFleet, repo: Repository, clusters: dict[str, ControlPlane]
+) -> None:
+    for plane in clusters.values():
+        plane.create_namespace("again")
+    repo.commit({**repository(NEAR, FAR), **bundle_files("app", manifests("again", "one"))}, "app")
+    running = await fleet(repo, clusters)
+    await running.settled()
+    await until(lambda: of_unit(running, FAR).get("status") == "Progressing", "the unit's first status")
+    running.proxies[FAR].refuse()
+    await until(lambda: of_unit(running, FAR).get("reason") == "Unreachable", "the unit's status")
+    cluster, unit = of_cluster(running, FAR), of_unit(running, FAR)
+    running.stop.set()
+    await running.task
+    second = await fleet(repo, clusters, proxies=running.proxies, name="two")
+    await until(lambda: level(clusters[NEAR], "again"), "the other")
+    commit = second.push({MANIFEST: settings("again", level="two")})
+    await until(lambda: level(clusters[NEAR], "again") == "two", "a commit")
+    await until(lambda: commit in (repo.read("status/README.md", branch="gitops-status") or ""), "the head to be told")
+    await until(lambda: second.engine.workers[FAR].contact.reason == "Unreachable", "the cluster to be given up")
+    assert of_unit(second, FAR) == unit
+    assert (of_cluster(second, FAR)["status"], of_cluster(second, FAR)["since"]) == ("Unreachable", cluster["since"])
