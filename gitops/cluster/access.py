@@ -61,9 +61,9 @@ def load_libraries() -> None:
     """For daemons, once at the start, on any thread: import what the first connection would, and take all that is
     loaded out of the garbage collector's sight. Some hundred thousand objects of libraries never become garbage, and
     looking through them stopped everything for 60 ms and more now and then."""
-    from kubernetes.aio import client, config
+    import kubernetes.aio.client
+    import kubernetes.aio.config  # noqa: F401 - for its effect
 
-    assert client is not None and config is not None
     gc.collect()
     gc.freeze()
 
