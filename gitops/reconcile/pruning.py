@@ -21,6 +21,8 @@ from gitops.plan.pruning import PruneDecision, Verdict, decide_prune
 from gitops.plan.units import Stage
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
 
+DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
 LOOK_AGAIN = 1.0
 """Seconds until a deletion that is under way is looked at again."""
 
@@ -152,10 +154,20 @@ class Pruner:
             known = self._applier.discovery.known()
             served = [g for g in known if g.group_kind == gvk.group_kind]
             if not served:
-                return (None if known else live), gvk
+                defined = await self._defined(gvk) if known else live
+                return (live if defined is True else None if defined is False else defined), gvk
             gvk = sorted(served)[0]
             live = await self._applier.get(gvk, member.ref)
         return live, gvk
+
+    async def _defined(self, gvk: GroupVersionKind) -> bool | ApiError:
+        """Is there a definition of the kind? For a moment after that was made, discovery does not know of it yet, and
+        what is there already would be taken for gone."""
+        listing = await self._applier.list_objects(DEFINITION, page_size=50)
+        if isinstance(listing, ApiError):
+            return listing
+        specs = (d.get("spec") or {} for d in listing.items)
+        return any(s.get("group") == gvk.group and (s.get("names") or {}).get("kind") == gvk.kind for s in specs)
 
     async def _namespace(self, decision: PruneDecision, report: PruneReport) -> PruneDecision:
         """A namespace goes last, and only when nothing is in it that would be lost with it."""

@@ -120,7 +120,9 @@ class UnitWork:
                 continue
             live = await self._applier.get(desired.gvk, desired.ref)
             if isinstance(live, ApiError):
-                return live
+                if not live.waits_for.startswith("kind"):
+                    return live
+                live = None  # its definition went and took it along; perhaps this very unit brings that back
             record.suspect = False
             if live is None:
                 self._sightings.gone(unit.key, desired)

@@ -16,7 +16,7 @@ from gitops.cluster import adopting, fields
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.namespaces import Contents
-from gitops.cluster.objects import DeleteOutcome, DeleteResult
+from gitops.cluster.objects import DeleteOutcome, DeleteResult, Listing
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.findings import Origin
 from gitops.model.identity import (
@@ -226,6 +226,7 @@ class FakeCluster:
         self.finalizers: tuple[str, ...] = ()
         self.served: list[GroupVersionKind] | None = None  # None: whatever is asked for
         self.discovery = self
+        self.definitions: list[Json] = []
         self._version = 1000
 
     # discovery
@@ -245,6 +246,10 @@ class FakeCluster:
 
     async def get(self, gvk: GroupVersionKind, ref: ObjectRef) -> Json | ApiError | None:
         return self._called("get", ref, gvk) or copy.deepcopy(self.objects.get(ref))
+
+    async def list_objects(self, gvk: GroupVersionKind, *, page_size: int = 500) -> Listing | ApiError:
+        """Definitions are all that is ever listed."""
+        return Listing(tuple(self.definitions), "1")
 
     async def apply(
         self, obj: DesiredObject, *, dry_run: bool = False, namespace: str | None = None, uid: str | None = None

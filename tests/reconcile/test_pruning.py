@@ -108,6 +108,17 @@ async def test_a_kind_that_is_gone_took_its_objects_along(kit: Any, cluster: Any
     assert (report.done, report.complete) == ({gadget.ref}, True)
 
 
+async def test_r08_a_kind_that_discovery_does_not_know_yet_is_not_gone(
+    kit: Any, cluster: Any, prune: Any, there: Any
+) -> None:
+    """Its definition is there: discovery lags behind, and what is of that kind may well exist."""
+    gadget = there("g", "Gadget")
+    cluster.served = [GroupVersionKind("", "v1", "ConfigMap")]
+    cluster.definitions = [{"spec": {"group": "test.example", "names": {"kind": "Gadget"}}}]
+    report = await prune(gadget)
+    assert (report.done, len(report.errors)) == (set(), 1)
+
+
 async def test_a_kind_of_which_nothing_is_known_is_not_gone(kit: Any, cluster: Any, prune: Any, there: Any) -> None:
     """Discovery has not answered yet: an empty answer proves nothing."""
     gadget = there("g", "Gadget")

@@ -441,6 +441,17 @@ async def test_an_object_that_cannot_be_read_is_not_decided_about(bench: Bench, 
     assert outcome.retry_after is not None
 
 
+async def test_an_object_whose_kind_went_is_gone_and_holds_up_nothing(bench: Bench, kit: Any) -> None:
+    """Somebody deleted the definition, which this very unit brings back."""
+    definition, gadget = kit.desired("definition"), kit.desired("g", "Gadget", component=1)
+    state = kit.state(kit.unit(definition, gadget), records=[kit.record(definition, gadget)])
+    kit.settled(state, gadget).suspect = True
+    bench.cluster.served = [definition.gvk]
+    outcome = await bench.work(state)
+    assert definition.ref in bench.cluster.objects
+    assert (outcome.state, [p.object for p in outcome.problems]) == (SyncState.WAITING, [gadget.ref])
+
+
 async def test_a_repair_of_an_object_that_was_replaced_meanwhile_is_looked_at_again(bench: Bench, kit: Any) -> None:
     state = drifted(bench, kit)
     (live,) = bench.cluster.objects.values()
