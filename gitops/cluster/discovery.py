@@ -60,6 +60,13 @@ class ServerVersion:
         return self.git_version
 
 
+NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
+ALWAYS_SERVED = {LEASE: Resource(LEASE, "leases", True, frozenset({"get", "create", "update"}))}
+"""Asked for without discovery: a server that asks for a pause, or hangs in a part of discovery, must not keep us from
+renewing the Lease (it waits for no pause otherwise)."""
+
+
 class Discovery:
     """A cache of one cluster's resources."""
 
@@ -77,6 +84,8 @@ class Discovery:
     async def find(self, gvk: GroupVersionKind) -> Resource | ApiError:
         """The resource of a kind. ApiError: WAITING when the cluster does not serve it (now), otherwise why it is
         not known (UNREACHABLE, RETRY, FORBIDDEN, …). Never raises for an unreachable cluster."""
+        if gvk in ALWAYS_SERVED:
+            return ALWAYS_SERVED[gvk]
         async with self._lock:
             if self._fresh and gvk in self._resources:
                 return self._resources[gvk]
@@ -89,6 +98,18 @@ class Discovery:
             return found
         unknown = self._unknown.get((gvk.group, gvk.version))
         return unknown if unknown is not None else not_served(gvk)
+
+    async def everything(self) -> Mapping[GroupVersionKind, Resource] | ApiError:
+        """All that is served at this moment; ApiError when any part of it is not known."""
+        async with self._lock:
+            if not self._fresh:
+                failure = await self._refresh(NAMESPACE)
+                if failure is not None:
+                    return failure
+            if not self._aggregated:
+                message = "the server cannot say at once what it serves"
+                return ApiError(ErrorClass.RETRY, reason="DiscoveryFailed", message=message)
+            return next(iter(self._unknown.values()), None) or self._resources
 
     def known(self) -> Mapping[GroupVersionKind, Resource]:
         """What the last look found; empty before the first."""

@@ -46,9 +46,13 @@ class NamespaceContents:
         self._discovery = discovery
 
     async def foreign(self, namespace: str) -> Contents | ApiError:
-        """What is in the namespace; ApiError when any kind's answer is missing: then nothing is known."""
+        """What is in the namespace; ApiError when any kind's answer is missing, or which kinds there are: then nothing
+        is known."""
         seen: dict[str, Resource] = {}
-        for gvk, resource in sorted(self._discovery.known().items()):
+        served = await self._discovery.everything()
+        if isinstance(served, ApiError):
+            return served
+        for gvk, resource in sorted(served.items()):
             if resource.namespaced and "list" in resource.verbs and (gvk.group, gvk.kind) not in IGNORED_KINDS:
                 seen.setdefault(f"{gvk.group}/{resource.plural}", resource)
         answers = await asyncio.gather(*(self._list(resource, namespace) for resource in seen.values()))

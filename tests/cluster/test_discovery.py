@@ -6,7 +6,7 @@ from typing import Any
 
 from controlplane_kit.client import ApiServer
 from controlplane_kit.faultproxy import FaultProxy
-from controlplane_kit.faults import Answer, on
+from controlplane_kit.faults import Answer, Hold, on
 
 from gitops.cluster import discovery as module
 from gitops.cluster.applying import Applier
@@ -166,8 +166,40 @@ async def test_o04_a_failing_group_is_unknown_not_empty(shared_api: ApiServer, c
             while not await listed():  # noqa: ASYNC110 - the server is asked
                 await asyncio.sleep(0.02)
         assert isinstance(await discovery.find(DEPLOYMENT), Resource)
+        everything = await discovery.everything()
+        assert isinstance(everything, ApiError), "a namespace may hold objects of the group that fails"
+        assert everything.cls is ErrorClass.RETRY
     finally:
         shared_api.request("DELETE", f"{path}/v1.{group}")
+
+
+async def test_the_lease_is_found_while_discovery_hangs_or_is_put_off(
+    shared_api: ApiServer, connect: Connect, fault_proxy: Callable[[ApiServer], FaultProxy]
+) -> None:
+    """A renewal waits for no pause of the server, so it must not wait for discovery, which does."""
+    proxy = fault_proxy(shared_api)
+    discovery = Discovery(await connect(proxy.kubeconfig))
+    hold = Hold()
+    proxy.fail(hold, on("GET", "/apis?$"), times=None)
+    waiting = asyncio.create_task(discovery.find(DEPLOYMENT))
+    assert await asyncio.to_thread(hold.arrived.wait, 10)
+    lease = await discovery.find(GroupVersionKind("coordination.k8s.io", "v1", "Lease"))
+    hold.release()
+    assert isinstance(lease, Resource)
+    assert not waiting.done()
+    assert isinstance(await waiting, Resource)
+    real = discovery.known()[lease.gvk]
+    assert (lease.plural, lease.namespaced, lease.verbs <= real.verbs) == (real.plural, real.namespaced, True)
+
+
+async def test_everything_is_asked_anew_after_a_definition_came(connection: Connection, shared_api: ApiServer) -> None:
+    discovery = Discovery(connection)
+    await discovery.find(CONFIG_MAP)
+    shared_api.create_crd_objects([crd("Newcomer")])
+    discovery.invalidate()
+    everything = await discovery.everything()
+    assert not isinstance(everything, ApiError)
+    assert GroupVersionKind("discovery.gitops.example", "v1", "Newcomer") in everything
 
 
 def test_o04_stale_versions_keep_what_was_known() -> None:
