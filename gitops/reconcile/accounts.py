@@ -39,7 +39,7 @@ class OnceReport:
 
     @property
     def ok(self) -> bool:
-        fine = (SyncState.SYNCED, SyncState.REMOVED, SyncState.PAUSED)
+        fine = (SyncState.SYNCED, SyncState.REMOVED, SyncState.PAUSED, SyncState.RETAINED)
         return self.commit is not None and not self.clusters and all(o.state in fine for o in self.units.values())
 
 
