@@ -15,6 +15,8 @@ from typing import Any
 
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
 
+BEFORE_FIRST_APPLY = "before-first-apply"
+
 DECLARING_MANAGERS = frozenset(
     {
         "kubectl-client-side-apply",
@@ -23,7 +25,7 @@ DECLARING_MANAGERS = frozenset(
         "kubectl-replace",
         "kubectl-run",
         "kubectl-expose",
-        "before-first-apply",  # the server's name for fields from before managedFields were kept
+        BEFORE_FIRST_APPLY,  # the server's name for fields from before managedFields were kept
     }
 )
 """Managers whose fields a person declared with kubectl: what Git declares now takes their place."""
@@ -35,11 +37,12 @@ ARGO_TRACKING = "argocd.argoproj.io/tracking-id"
 ARGO_INSTANCE = "argocd.argoproj.io/instance"
 
 
-def foreign_owner(live: Mapping[str, Any], *, reconciler: str, applyset: str = "") -> str | None:
+def foreign_owner(live: Mapping[str, Any], *, reconciler: str, applyset: str = "", manager: str = "") -> str | None:
     """Who else declares this object, in words for people; None when nobody does or we do.
 
     `applyset` is the id of the unit's parent. An object that carries our reconciler's label is ours whatever unit it is
-    of: which unit may have it is decided by the plan.
+    of: which unit may have it is decided by the plan. So is one that lost that label, as long as its ApplySet label was
+    set by `manager`, which is ours.
     """
     metadata = live.get("metadata") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
@@ -61,7 +64,7 @@ def foreign_owner(live: Mapping[str, Any], *, reconciler: str, applyset: str = "
     if ARGO_INSTANCE in labels:
         return f"the Argo CD application {labels[ARGO_INSTANCE]}"
     part_of = labels.get(PART_OF_LABEL)
-    if part_of is not None and part_of != applyset:
+    if part_of is not None and part_of != applyset and not _labelled_by(manager, metadata):
         return f"the ApplySet {part_of}"
     return None
 
@@ -98,6 +101,39 @@ def fold(live: Mapping[str, Any], *, manager: str) -> list[dict[str, Any]] | Non
             "value": [*rest, {key: value for key, value in mine.items() if value is not None}],
         },
     ]
+
+
+def forget_before(live: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The JSON patch that removes the server's entry for fields from before the first apply; None when there is none.
+
+    When somebody wiped managedFields, our next apply makes that entry, and it owns all of the object beside us: what
+    Git removes later would stay live for ever (ssa-live 7). Only after a repair: of an object that was never ours, the
+    entry says what there was.
+    """
+    metadata = live.get("metadata") or {}
+    for position, entry in enumerate(metadata.get("managedFields") or ()):
+        if entry.get("manager") == BEFORE_FIRST_APPLY and not entry.get("subresource"):
+            return [
+                {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+                {"op": "remove", "path": f"/metadata/managedFields/{position}"},
+            ]
+    return None
+
+
+def is_ours(live: Mapping[str, Any], *, reconciler: str, manager: str) -> bool:
+    """Was it applied by us, for whatever unit, also when it has lost the label by which we watch it?"""
+    metadata = live.get("metadata") or {}
+    owner = (metadata.get("labels") or {}).get(RECONCILER_LABEL)
+    return owner == reconciler or (owner is None and _labelled_by(manager, metadata))
+
+
+def _labelled_by(manager: str, metadata: Mapping[str, Any]) -> bool:
+    """Did this manager apply the label that says which ApplySet the object is of?"""
+    for entry in metadata.get("managedFields") or ():
+        if _is_applier(entry, manager):
+            fields = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+            return f"f:{PART_OF_LABEL}" in (fields.get("f:labels") or {})
+    return False
 
 
 def folded_managers(live: Mapping[str, Any]) -> tuple[str, ...]:

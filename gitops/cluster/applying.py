@@ -8,7 +8,7 @@ admission plugin may have changed it and the server then reports success with th
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -180,6 +180,18 @@ class Applier(Objects):
             warnings=response.warnings[:MAX_WARNINGS],
             live=live,
         )
+
+    async def forget_before(self, outcome: ApplyOutcome) -> ApplyOutcome:
+        """After a repair: take away the entry that the server made because managedFields had been wiped
+        (adopting.forget_before). The outcome as it is when there is none, or when that fails: nothing is wrong then
+        but that a field may stay when Git removes it."""
+        operations = adopting.forget_before(outcome.live or {})
+        if operations is None:
+            return outcome
+        answer = await self.json_patch(outcome.gvk, outcome.ref, operations, manager=self.manager)
+        if isinstance(answer, ApiError):
+            return outcome
+        return replace(outcome, resource_version=answer["metadata"].get("resourceVersion", ""), live=answer)
 
     async def adopt(self, gvk: GroupVersionKind, ref: ObjectRef, live: dict[str, Any]) -> ApplyOutcome:
         """Fold what declaring managers own of `live` into our entry (adopting.fold), before the first apply of an

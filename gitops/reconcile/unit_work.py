@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from gitops.cluster.adopting import folded_managers, foreign_owner
+from gitops.cluster.adopting import folded_managers, foreign_owner, is_ours
 from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ApiError, ErrorClass
@@ -212,11 +212,12 @@ class UnitWork:
         if isinstance(live, ApiError):
             run.fail(desired, live)
             return
-        owner = foreign_owner(live, reconciler=self._state.reconciler, applyset=applyset_id(parent_name(run.unit.key)))
+        applyset, manager = applyset_id(parent_name(run.unit.key)), self._state.manager
+        owner = foreign_owner(live, reconciler=self._state.reconciler, applyset=applyset, manager=manager)
         if owner is not None:
             run.refuse(desired, f"it exists and {owner} declares it")
             return
-        ours = (live["metadata"].get("labels") or {}).get(RECONCILER_LABEL) == self._state.reconciler
+        ours = is_ours(live, reconciler=self._state.reconciler, manager=manager)
         if not ours and self._state.assignment is not None and not self._state.assignment.adopt:
             run.refuse(desired, "it exists, made by other means, and gitops.yaml says `adopt: never`")
             return
@@ -243,6 +244,8 @@ class UnitWork:
         record.in_flight = True
         try:
             outcome = await self._applier.apply(desired, uid=step.uid or None)
+            if step.reason is not Reason.CREATE:
+                outcome = await self._applier.forget_before(outcome)
         except asyncio.CancelledError:
             # Whether it was written is not known: read it before anything is decided about it.
             record.suspect, record.pending = bool(record.uid), None

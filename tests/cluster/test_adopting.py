@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from controlplane_kit.client import MERGE, ApiServer
 
-from gitops.cluster.adopting import fold, folded_managers, foreign_owner
+from gitops.cluster.adopting import fold, folded_managers, foreign_owner, is_ours
 from gitops.cluster.applying import Applier, ApplyResult
 from gitops.cluster.errors import ErrorClass
 from gitops.model.identity import GroupVersionKind, ObjectRef
@@ -164,3 +164,34 @@ def test_fold_unites_trees_with_our_own_entry() -> None:
 def test_foreign_owners(labels: dict[str, str], annotations: dict[str, str], expected: str | None) -> None:
     live = live_with(labels=labels, annotations=annotations)
     assert foreign_owner(live, reconciler="me", applyset="applyset-mine-v1") == expected
+
+
+def test_an_object_that_lost_our_label_is_ours_while_its_applyset_label_is() -> None:
+    """Somebody took the label off, then Git moved the object to another unit."""
+    labels = {"applyset.kubernetes.io/part-of": "applyset-earlier-v1"}
+    tree = {"f:metadata": {"f:labels": {"f:applyset.kubernetes.io/part-of": {}}}}
+    ours = live_with(entry("gitops-me", tree, operation="Apply"), labels=labels)
+    assert foreign_owner(ours, reconciler="me", manager="gitops-me") is None
+    assert is_ours(ours, reconciler="me", manager="gitops-me")
+    taken = live_with(entry("kubectl-applyset", tree, operation="Apply"), entry("gitops-me", {}), labels=labels)
+    assert foreign_owner(taken, reconciler="me", manager="gitops-me") == "the ApplySet applyset-earlier-v1"
+    assert not is_ours(taken, reconciler="me", manager="gitops-me")
+    theirs = live_with(entry("gitops-me", tree, operation="Apply"), labels=labels | {"gitops/reconciler": "you"})
+    assert not is_ours(theirs, reconciler="me", manager="gitops-me")
+
+
+async def test_a_repair_of_wiped_ownership_leaves_nothing_behind_that_would_keep_dropped_fields(
+    applier: Applier, shared_api: ApiServer, namespace: str, desired: Desired
+) -> None:
+    """managedFields were wiped: the next apply makes an entry that co-owns everything, for ever (ssa-live 7)."""
+    both = desired(config_map(namespace, one="1", two="2"))
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{both.ref.name}"
+    await applier.apply(both)
+    shared_api.request("PATCH", path, {"metadata": {"managedFields": [{}]}}, content_type=MERGE)
+    outcome = await applier.forget_before(await applier.apply(both))
+    live = shared_api.get(path)
+    assert [e["manager"] for e in live["metadata"]["managedFields"]] == [applier.manager]
+    assert outcome.resource_version == live["metadata"]["resourceVersion"]
+    assert await applier.forget_before(outcome) is outcome
+    await applier.apply(desired(config_map(namespace, one="1")))
+    assert shared_api.get(path)["data"] == {"one": "1"}

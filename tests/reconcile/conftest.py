@@ -302,6 +302,9 @@ class FakeCluster:
         result = ApplyResult.UNCHANGED if adopting.fold(live, manager=MANAGER) is None else ApplyResult.CONFIGURED
         return ApplyOutcome(ref=ref, gvk=gvk, result=ApplyResult.ERROR if error else result, error=error)
 
+    async def forget_before(self, outcome: ApplyOutcome) -> ApplyOutcome:
+        return outcome
+
     async def json_patch(self, gvk: GroupVersionKind, ref: ObjectRef, operations: list[Json], *, manager: str) -> Any:
         error = self._called("patch", ref)
         if error is not None:
