@@ -18,7 +18,7 @@ from gitops.cluster.claims import Claim, ClaimRefused
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
-from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase
+from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, LeaseState
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import CONFIG_MAP, ParentStore
@@ -83,6 +83,9 @@ class Session:
         lease = ClusterLease(self._applier, reconciler=state.reconciler, manager=state.manager)
         self._keeper = LeaseKeeper(lease, identity=context.options.identity)
         self._ready = False  # parents are loaded under the present Lease
+        self._read_along = False  # they were read at all
+        self._reading: asyncio.Task[None] | None = None
+        self._reading_for = LeasePhase.STANDBY
         state.forget_live()
         self.sightings = Sightings(state, context, look=self._look, touched=told.touched)
         self._watches = Watches(
@@ -151,11 +154,26 @@ class Session:
                 )
                 self._ready = False
                 self.queue.interrupt()  # a call that hangs could land after another daemon began to write
-            if state.phase is LeasePhase.HELD and not self._ready:
-                await self._take_over()
+            self._read_parents(state)
             await asyncio.sleep(pause)
 
+    def _read_parents(self, state: LeaseState) -> None:
+        """Begin to read the parents when they are needed: to write, or, once, because they pin instances of the heads
+        that a stand-by compiles for its other clusters. Beside the renewals, which a slow answer must not hold up."""
+        phase, other = state.phase, state.holder and state.error is None
+        if self._reading is not None and self._reading.done():
+            self._reading.result()
+            self._reading = None
+        if self._reading is not None and phase is not self._reading_for:
+            self._reading.cancel()
+            self._reading = None
+        wanted = not self._ready if phase is LeasePhase.HELD else other and not self._read_along
+        if self._reading is None and wanted:
+            self._reading_for = phase
+            self._reading = asyncio.create_task(self._take_over(), name=f"parents of {self._state.name}")
+
     async def _take_over(self) -> None:
+        phase = self._reading_for
         stored = await self._parents.load_all()
         if isinstance(stored, ApiError):
             self._told.heartbeat(stored)
@@ -163,12 +181,16 @@ class Session:
         for unreadable in stored.unreadable:
             _log.error("the parent %s cannot be read and its unit is left alone: %s", unreadable.name, unreadable.why)
         self._state.parents = dict(stored.records)
-        self._ready = True
+        self._read_along = True
+        self._ready = phase is LeasePhase.HELD
         self._told.parents_known()
         self.assigned(list(self._state.units))
 
     async def close(self, *, grace: float) -> None:
         """Finish what is in flight within `grace` seconds, give up the Lease, close the connection."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
         await self.queue.close(grace=grace)
         await self._services.close(grace=0.0)
         await self._watches.close()
