@@ -133,7 +133,7 @@ class Watches:
                 path,
                 gvk=watch.gvk,
                 selector=watch.selector,
-                metadata_only=watch.gvk == CRD,
+                metadata_only=watch == Watch(CRD, ""),  # those that Git declares are compared, so they are needed whole
                 clock=self._wall,
                 rng=self._rng,
             )

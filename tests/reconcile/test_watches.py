@@ -48,6 +48,7 @@ class Server:
         self.failing: ApiError | None = None
         self.finds: list[GroupVersionKind] = []
         self.lists: list[str] = []
+        self.asked: list[tuple[str, str, bool]] = []  # path, selector, metadata only
         self.invalidations = 0
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
 
@@ -68,8 +69,9 @@ class Server:
         return self.finds.count(gvk)
 
     # transport
-    async def request(self, method: str, path: str, **_: Any) -> Answer:
+    async def request(self, method: str, path: str, *, query: Any, accept: str, **_: Any) -> Answer:
         self.lists.append(path)
+        self.asked.append((path, query.get("labelSelector", ""), "PartialObjectMetadata" in accept))
         items = self.objects.get(path, [])
         return Answer(200, json.dumps({"metadata": {"resourceVersion": "5"}, "items": items}).encode())
 
@@ -280,6 +282,16 @@ async def test_a_definition_that_went_makes_discovery_look_again(server: Server,
     server.tell(CRD, "DELETED", definition(version="10"))
     await asyncio.sleep(1)
     assert (server.invalidations, server.lists) == (1, [])
+
+
+async def test_definitions_that_git_declares_are_watched_whole_beside_the_metadata_of_all(
+    server: Server, watches: Watches
+) -> None:
+    """Metadata alone would look as if everything else had been removed."""
+    watches.want([Watch(CRD, "x=y")])
+    await asyncio.sleep(1)
+    path = server.path(CRD)
+    assert sorted(server.asked) == [(path, "", True), (path, "x=y", False)]
 
 
 # -- defects ---------------------------------------------------------------------------------------------------------
