@@ -7,6 +7,7 @@ apply), with which uids, for which commit and content. gitops/cluster/parents.py
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 from collections.abc import Iterable
@@ -48,6 +49,7 @@ class ParentRecord:
         return {m.ref: m.uid for m in self.members}
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def parent_name(key: UnitKey) -> str:
     """Name of the parent ConfigMap: readable, at most 63 characters, distinct for distinct keys.
 

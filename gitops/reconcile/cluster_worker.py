@@ -144,8 +144,7 @@ class ClusterWorker:
                 self._unreachable(failed.error)
                 await self._pause(backoff(ErrorClass.UNREACHABLE, attempt, self._context.rng))
             except Refused as refused:
-                self._known(Contact(True, self._context.wall(), "Refused", str(refused)))
-                self.settled.set()
+                self._refused(str(refused))
                 await self._pause(CREDENTIALS_CHECK)
             except asyncio.CancelledError:
                 raise
@@ -208,6 +207,8 @@ class ClusterWorker:
                 self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
             if not was_reachable and self._session is not None:
                 self._session.recovered()
+            if error is not None and error.cls in (ErrorClass.FORBIDDEN, ErrorClass.UNAUTHORIZED):
+                self.settled.set()  # waiting does not help: nobody shall wait for its parents
         elif self._heard_at is None or now - self._heard_at >= UNREACHABLE_AFTER:
             self._unreachable(error)
 
@@ -216,6 +217,14 @@ class ClusterWorker:
             since = self._heard_at if self._heard_at is not None else self.contact.since
             _log.warning("cluster %s does not answer: %s", self.name, error)
             self._known(Contact(False, since, "Unreachable", str(error)))
+        self.settled.set()
+
+    def _refused(self, sentence: str) -> None:
+        """Nobody watches it any more: what was last seen there proves nothing, least of all that it is ready."""
+        for unit_state in self.state.units.values():
+            unit_state.status = None
+        same = (self.contact.reason, self.contact.message) == ("Refused", sentence)
+        self._known(Contact(True, self.contact.since if same else self._context.wall(), "Refused", sentence))
         self.settled.set()
 
     def _known(self, contact: Contact) -> None:

@@ -1,0 +1,67 @@
+"""A cluster that answers and must not be written to: nothing is known of what runs there."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from gitops.cluster.claims import Claim
+from gitops.cluster.connection import Connection
+from gitops.model.documents import Cluster
+from gitops.model.identity import ClusterName, UnitKey
+from gitops.readiness.aggregating import UnitMemory
+from gitops.reconcile.cluster_worker import CREDENTIALS_CHECK, ClusterWorker
+from gitops.reconcile.reporting import _pending_status
+from gitops.reconcile.session import Refused
+
+pytestmark = [pytest.mark.looptime]
+
+DOCUMENT = Cluster.model_validate(
+    {
+        "apiVersion": "gitops/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": "a"},
+        "spec": {"credentials": "a"},
+    }
+)
+
+
+class Refusing:
+    async def open(self, cluster: Cluster) -> Connection:
+        raise Refused("it is claimed by another repository")
+
+    def changed(self, cluster: Cluster) -> bool:
+        return False
+
+
+async def test_what_was_seen_before_a_refusal_is_not_told_any_more_and_the_refusal_is_told_once(
+    kit: Any, context: Any
+) -> None:
+    """As long as nobody watches, a unit that was ready is not known to be."""
+    told: list[UnitKey | None] = []
+    times = iter(range(1_000, 2_000))
+    worker = ClusterWorker(
+        DOCUMENT,
+        reconciler=kit.reconciler,
+        claim=Claim(kit.reconciler, "https://git.example/x.git", ""),
+        connector=Refusing(),
+        context=dataclasses.replace(context, wall=lambda: float(next(times))),
+        parents_known=lambda: None,
+        touched=lambda name, key: told.append(key),
+        identities={},
+        recall=lambda key: UnitMemory(),
+    )
+    worker.assign(DOCUMENT, kit.assignment(kit.unit(kit.desired("web"))))
+    unit_state = worker.state.units[kit.key]
+    unit_state.status = _pending_status(unit_state, 0.0)
+    told.clear()
+    worker.start()
+    await asyncio.sleep(CREDENTIALS_CHECK * 5.5)
+    assert worker.name == ClusterName("a")
+    assert unit_state.status is None
+    assert (worker.contact.reason, worker.contact.reachable) == ("Refused", True)
+    assert told.count(None) == 1, "its words are the same each time, so no file changes"
+    await worker.stop()
