@@ -92,6 +92,16 @@ def _decoded(text: str) -> bytes | None:
         return None
 
 
+def holds(live: Any, declared: Any) -> bool:
+    """Whether every declared value is there literally, lists item by item. Most live objects are so, and this is a
+    tenth of the cost of comparing what values mean."""
+    if isinstance(declared, dict):
+        return isinstance(live, dict) and all(key in live and holds(live[key], v) for key, v in declared.items())
+    if isinstance(declared, list):
+        return isinstance(live, list) and len(live) == len(declared) and all(map(holds, live, declared))
+    return bool(live == declared)
+
+
 def same(declared: Any, live: Any, *, path: Path, kind: str) -> Match:
     """Compare a whole value, such as an atomic list or map. Members that the live value has beyond the declared ones
     make it PADDED: the server fills in defaults there too (`apiGroup` of a RoleBinding's subjects)."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from gitops.cluster import fields
 from gitops.cluster.fields import Comparison
+from gitops.cluster.values import holds
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.state import ObjectRecord
 
@@ -58,7 +59,8 @@ def observe(
         record.applied = record.last_desired = b""
         record.mark, record.overridden = None, ()
     was_applied = record.last_desired == desired.digest or (first and content_applied)
-    observation = _compared(record, desired, fields.compare(body, live, manager), was_applied=was_applied)
+    comparison = fields.compare(body, live, manager, values_as_applied=was_applied and holds(live, body))
+    observation = _compared(record, desired, comparison, was_applied=was_applied)
     if entry_moved and observation.sighting is Sighting.DIFFERS:
         record.applied = b""  # others changed it: what it satisfied before may not hold any more when Git goes back
     return observation
