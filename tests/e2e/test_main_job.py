@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from fleet_kit.fixtures import StartFleet, forget, template_files, until
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
+from fleet_kit.fixtures import StartFleet, forget, template_files, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.upstream, pytest.mark.e2e]
 
