@@ -50,6 +50,9 @@ docs: setup ## write the generated pages of docs/
 bench: setup ## measure against a real API server; prints, asserts nothing; ARGS='--units 200'
 	@$(KIT) build
 	PYTHONPATH=tests/controlplane $(BIN)/python tests/bench/bench_fleet.py $(ARGS)
+	$(BIN)/python tests/bench/bench_compile.py
+	$(BIN)/python tests/bench/bench_reading.py
+	$(BIN)/python tests/bench/bench_readiness.py
 
 lock: ## write the lock files anew from pyproject.toml (needs uv); ARGS=--upgrade for newer versions
 	scripts/lock $(ARGS)

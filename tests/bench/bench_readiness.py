@@ -39,6 +39,9 @@ def microseconds(call: Callable[[], object], *, seconds: float = 0.2) -> float:
 def main() -> None:
     default = Path(__file__).resolve().parents[3] / "shared" / "recordings"
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    if not folder.is_dir():
+        print("bench_readiness needs recordings of operators: name their folder")
+        return
     started = time.perf_counter()
     mappings = Mappings.read(shipped_folder())
     print(f"read and compile the shipped mappings   {(time.perf_counter() - started) * 1e3:8.1f} ms")
