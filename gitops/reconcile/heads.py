@@ -18,7 +18,7 @@ from gitops.plan import codes
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
-from gitops.plan.units import Compilation, Unit
+from gitops.plan.units import Compilation, Mode, Unit
 from gitops.policy.placement import Pins
 from gitops.reconcile.state import Assignment
 from gitops.source.errors import SourceError
@@ -46,7 +46,7 @@ class Head:
         return self.compilation.findings, self.held, self.units.keys()
 
     def for_cluster(self, name: ClusterName, consent: Consent) -> Assignment:
-        repository = self.compilation.repository
+        repository, document = self.compilation.repository, self.compilation.clusters.get(name)
         return Assignment(
             commit=self.commit,
             units={key: unit for key, unit in self.units.items() if key.cluster == name},
@@ -56,6 +56,7 @@ class Head:
             adopt=repository is None or repository.spec.adopt == "always",
             named=frozenset().union(*self.named.values()),
             opaque=self.held - self.named.keys(),
+            mode=Mode.ENFORCE if document is None else Mode(document.spec.mode),
         )
 
 

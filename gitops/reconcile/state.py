@@ -24,7 +24,7 @@ from gitops.plan.naming import is_instance_namespace
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
-from gitops.plan.units import DesiredObject, Unit
+from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import AppliedMark, Outlook
 from gitops.reconcile.fights import Heat
@@ -93,6 +93,7 @@ class Assignment:
     adopt: bool = True  # objects that exist and carry no owner marks are taken over
     named: frozenset[ObjectRef] = frozenset()  # what held workloads name at the head
     opaque: frozenset[WorkloadRef] = frozenset()  # held, and what they name cannot be read
+    mode: Mode = Mode.ENFORCE  # of the cluster: all there is to say of a unit that Git no longer declares
 
     def may_remove(self, key: UnitKey) -> bool:
         """A unit that is not in `units` may go only when the compile could have seen it (I1)."""
@@ -166,6 +167,8 @@ class ClusterState:
         assignment = self.assignment
         if assignment is None:
             return "no head is known"
+        if assignment.mode is Mode.PAUSED:
+            return "the cluster is paused"
         if ref in self._declared:
             return "it is declared"
         if key.workload in assignment.held:
@@ -211,7 +214,7 @@ class ClusterState:
 def _holding(assignment: Assignment) -> tuple[object, ...]:
     """What decides on what is held back."""
     a = assignment
-    return (a.adopt, a.consent, a.held, a.named, a.opaque, a.complete)
+    return (a.adopt, a.consent, a.held, a.named, a.opaque, a.complete, a.mode)
 
 
 def _differs(old: Unit | None, new: Unit) -> bool:

@@ -69,9 +69,11 @@ class UnitWork:
             return await self._enforce(unit, record)
         if record is None:
             return UnitOutcome(SyncState.REMOVED, "removed")
-        if self._state.assignment is not None and self._state.assignment.may_remove(key):
-            return await self._remove(record)
-        if not record.resource_version:
+        assignment = self._state.assignment
+        paused = assignment is not None and assignment.mode is Mode.PAUSED
+        if assignment is not None and assignment.may_remove(key):
+            return _paused_removal(record) if paused else await self._remove(record)
+        if not record.resource_version and not paused:
             again = await self._parents.write(record)
             if isinstance(again, ApiError):
                 return await self._no_parent(key, again)
@@ -369,6 +371,13 @@ class UnitWork:
 
     def _failed(self, key: UnitKey, what: str, error: ApiError) -> UnitOutcome:
         return failed(what, error, number=self._state.units[key].attempts + 1, rng=self._context.rng)
+
+
+def _paused_removal(record: ParentRecord) -> UnitOutcome:
+    """Paused means no writes: what left Git meanwhile stays until the cluster goes on."""
+    sentence = f"it left Git; mode {Mode.PAUSED} deletes nothing"
+    previews = tuple(f"delete {member.ref}" for member in record.members)
+    return UnitOutcome(SyncState.PAUSED, sentence, previews=previews)
 
 
 def _changed_in_place(record: ParentRecord, unit: Unit) -> str:

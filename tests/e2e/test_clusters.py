@@ -69,9 +69,13 @@ async def test_a_paused_cluster_is_not_written_and_says_what_would_be_done(
     await until(lambda: running.outcome("bundle/base@one").state == "Paused", "the unit to be paused")
     assert running.outcome("bundle/base@one").previews == ("changed ConfigMap t-paused/settings",)
     assert running.writes("one") == []
-    commit = running.push({"clusters/one.yaml": cluster("one")}, "go on")
-    await running.settled(commit)
-    assert settings(plane, "t-paused")["data"] == {"key": "2"}
+    files = one_bundle("t-paused", "2")
+    gone: dict[str, str | None] = {path: None for path in files if path.startswith("bundles/")}
+    running.push({**gone, "gitops.yaml": files["gitops.yaml"] + "spec:\n  allowEmpty: true\n"}, "drop the bundle")
+    await until(lambda: "left Git" in running.outcome("bundle/base@one").sentence, "the removal to be held back")
+    assert running.writes("one") == []
+    running.push(files, "go on, with the bundle")
+    await until(lambda: settings(plane, "t-paused")["data"] == {"key": "2"}, "the change")
 
 
 async def test_credentials_that_appear_or_change_are_used_without_a_restart(

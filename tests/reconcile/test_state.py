@@ -142,6 +142,14 @@ def test_r05_what_left_one_bundle_stays_while_another_cannot_be_read_or_names_it
     assert not state.withheld(kit.key, app.ref)
 
 
+def test_a_pause_that_comes_while_a_unit_is_being_pruned_stops_its_deletions(kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(records=[kit.record(web)])
+    assert not state.withheld(kit.key, web.ref)
+    state.assign(replace(kit.assignment(commit="c2"), mode=Mode.PAUSED))
+    assert "paused" in state.withheld(kit.key, web.ref)
+
+
 def test_what_was_withheld_is_looked_at_when_the_reason_went(kit: Any) -> None:
     web, app = kit.desired("web"), kit.desired("app")
     other = kit.other_key().workload

@@ -531,6 +531,22 @@ async def test_a_unit_of_which_nothing_is_known_is_removed_already(bench: Bench,
     assert bench.cluster.calls == []
 
 
+async def test_a_paused_cluster_deletes_nothing_and_says_what_would_go(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    lost = dataclasses.replace(kit.record(web), resource_version="")
+    bench.cluster.objects[web.ref] = kit.live(web)
+    for held in ([], [kit.key.workload]):
+        state = kit.state(records=[lost])
+        state.assign(dataclasses.replace(kit.assignment(held=held), mode=Mode.PAUSED))
+        outcome = await bench.work(state)
+        assert (bench.cluster.calls, bench.parents.writes) == ([], [])
+        assert outcome.state is (SyncState.HELD if held else SyncState.PAUSED)
+        assert outcome.previews == (() if held else ("delete ConfigMap shop/web",))
+    assert state.assign(kit.assignment(commit="c2")) == [kit.key]
+    assert (await bench.work(state)).state is SyncState.REMOVED
+    assert bench.cluster.objects == {}
+
+
 # -- races with the watch --------------------------------------------------------------------------------------------
 
 
