@@ -89,7 +89,7 @@ def _print(report: OnceReport) -> None:
 
     out = terminal.console()
     for finding in report.findings:
-        out.print(str(finding))
+        out.print(terminal.printable(str(finding)))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("UNIT", "STATE", "WHAT"):
         table.add_column(column, overflow="fold")

@@ -75,16 +75,17 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
     from rich.tree import Tree
 
     from gitops.cli import terminal
+    from gitops.model.identity import ClusterName
 
     out = terminal.console()
     terminal.print_findings(compilation.findings, tree.read, out)
-    names = [name for name in sorted(compilation.clusters) if not wanted or name in wanted]
+    names = [ClusterName(name) for name in sorted(compilation.clusters) if not wanted or name in wanted]
     totals: dict[str, int] = {}
     for name in names:
         units = {key: unit for key, unit in compilation.units.items() if key.cluster == name}
         branch = Tree(Text(f"{name}  ({terminal.count(len(units), 'unit')})", style="bold"))
         if live is not None and name in live.unreachable:
-            branch.add(Text(f"cannot be asked: {live.unreachable[_name(name)]}", style="red"))
+            branch.add(Text(f"cannot be asked: {live.unreachable[name]}", style="red"))
         changes = {} if live is None else {k: c for k, c in live.changes.items() if k.cluster == name}
         for key in sorted({*units, *changes}):
             unit = units.get(key)
@@ -102,10 +103,6 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
         out.print(Text(f"{workload} has errors: what runs stays at its last good commit", style="yellow"))
     words = ", ".join(f"{number} {word}" for word, number in sorted(totals.items()))
     out.print(words if live is not None else terminal.summary(compilation.findings))
-
-
-def _name(name: str) -> Any:
-    return name
 
 
 _SIGNS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red"), "unknown": ("?", "magenta")}

@@ -44,18 +44,21 @@ def state(word: str) -> Text:
 
 
 def print_findings(findings: Iterable[Finding], read: Callable[[str], bytes], out: Console) -> None:
-    """Each finding with file and line, the line itself with a mark, and the hint. `read` gives a file's bytes."""
+    """Each finding with file and line, the line itself with a mark, and the hint. `read` gives a file's bytes.
+
+    A line that holds a secret, or may, is not shown: what `validate` prints ends up in the logs of CI.
+    """
     files: dict[str, list[str]] = {}
     for finding in findings:
         style = _STYLES[str(finding.severity)]
-        head = Text(f"{finding.origin}: ", style="bold")
+        head = Text(printable(f"{finding.origin}: "), style="bold")
         head.append(f"{finding.severity} {finding.code}", style=style)
-        head.append(f": {finding.message}")
+        head.append(printable(f": {finding.message}"))
         out.print(head, soft_wrap=True)
         if finding.origin.file not in files:
             files[finding.origin.file] = _lines(read, finding.origin.file)
         lines = files[finding.origin.file]
-        if 0 < finding.origin.line <= len(lines):
+        if 0 < finding.origin.line <= len(lines) and not _secret(finding, lines[finding.origin.line - 1]):
             _print_line(finding, lines[finding.origin.line - 1], out, style)
         if finding.hint:
             out.print(Text(f"   hint: {finding.hint}", style="dim"), soft_wrap=True)
@@ -107,11 +110,18 @@ def _lines(read: Callable[[str], bytes], file: str) -> list[str]:
         return []
 
 
+def _secret(finding: Finding, line: str) -> bool:
+    from gitops.policy import codes
+    from gitops.policy.credentials import looks_like
+
+    return finding.code in (codes.CREDENTIAL, codes.SECRET_DATA) or looks_like(line) is not None
+
+
 def _print_line(finding: Finding, line: str, out: Console, style: str) -> None:
     shown = line.rstrip("\r")[:_LONGEST].replace("\t", " ")
     start, length = _marked(finding, shown)
     number = f"{finding.origin.line:>5} | "
-    out.print(Text(number, style="dim") + Text(_printable(shown)), soft_wrap=True)
+    out.print(Text(number, style="dim") + Text(printable(shown)), soft_wrap=True)
     out.print(
         Text(" " * 5 + " | ", style="dim") + Text(" " * start + "^" * max(1, length), style=style), soft_wrap=True
     )
@@ -127,5 +137,7 @@ def _marked(finding: Finding, line: str) -> tuple[int, int]:
     return len(line) - len(line.lstrip()), len(text)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Text of others without control characters: none moves the cursor, colours, or begins a line of its own, which CI
+    systems may read as a command."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

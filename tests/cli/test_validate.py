@@ -38,6 +38,36 @@ def test_error_names_file_and_line_and_shows_it(gitops: Any, broken: Path) -> No
     assert "1 error" in lines[-1]
 
 
+TOKEN = "nvapi-" + "k" * 60
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  key: {TOKEN}\n",
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  key: a\n  key: {TOKEN}\n",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: c}\ndata: {key: aHVudGVyMg==}\n",
+    ],
+    ids=["credential", "another error on the line of a credential", "data of a Secret"],
+)
+def test_a_line_with_a_secret_is_named_and_not_shown(gitops: Any, template: Path, text: str) -> None:
+    (template / "bundles/platform-base/manifests/leak.yaml").write_text(text)
+    result = gitops("validate", template)
+    assert result.code == 1
+    assert "bundles/platform-base/manifests/leak.yaml:" in result.out
+    assert TOKEN not in result.out
+    assert "aHVudGVyMg==" not in result.out
+
+
+def test_what_authors_write_cannot_command_a_terminal_or_a_ci_system(gitops: Any, template: Path) -> None:
+    with (template / SPEC).open("a") as file:
+        file.write('"\\e[31m\\n::error::forged": 1\n')
+    result = gitops("validate", template)
+    assert result.code == 1
+    assert "\x1b" not in result.out
+    assert not any(line.startswith("::") for line in result.out.splitlines())
+
+
 def test_json_has_stable_keys(gitops: Any, broken: Path) -> None:
     result = gitops("validate", broken, "--format", "json")
     assert result.code == 1
