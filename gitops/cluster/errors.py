@@ -22,6 +22,8 @@ from typing import Any
 
 import msgspec
 
+from gitops.readiness.texts import one_line
+
 MESSAGE_LIMIT = 256
 """Characters kept of a server's message; enough for every text we know, too little for a copied object."""
 
@@ -176,9 +178,8 @@ def backoff(cls: ErrorClass, attempt: int, rng: random.Random) -> float:
 
 
 def cut(text: str) -> str:
-    """One line of at most MESSAGE_LIMIT characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= MESSAGE_LIMIT else line[: MESSAGE_LIMIT - 1] + "…"
+    """One line of at most MESSAGE_LIMIT characters, without credentials: webhooks and schema errors quote values."""
+    return one_line(text, MESSAGE_LIMIT)
 
 
 # -- reading the answer ----------------------------------------------------------------------------------------------

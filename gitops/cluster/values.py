@@ -13,6 +13,7 @@ import re
 from typing import Any, Final
 
 from gitops.manifests import quantities
+from gitops.policy.credentials import looks_like
 
 Path = tuple[str | int, ...]
 """Keys and list positions of the declared payload."""
@@ -159,8 +160,8 @@ def is_secret(path: Path, kind: str) -> bool:
 def conceal(value: Any, mask: str, *, path: Path, kind: str, owner: Any = None) -> tuple[Any, bool]:
     """`value` with what must not be shown replaced by `mask`, and whether anything was. Keys stay.
 
-    `owner` is the map that holds the value: `{name: HF_TOKEN, value: …}` is hidden by its name. The live value of an
-    environment variable may be a secret that somebody typed in, although Git has none.
+    `owner` is the map that holds the value: `{name: HF_TOKEN, value: …}` is hidden by its name, and a text that looks
+    like a credential by what it is. A live value may be a secret that somebody typed in, although Git has none.
     """
     if isinstance(value, Absent):
         return value, False
@@ -173,6 +174,8 @@ def conceal(value: Any, mask: str, *, path: Path, kind: str, owner: Any = None) 
     if isinstance(value, list):
         items = [conceal(v, mask, path=(*path, i), kind=kind) for i, v in enumerate(value)]
         return [v for v, _ in items], any(hidden for _, hidden in items)
+    if isinstance(value, str) and looks_like(value) is not None:
+        return mask, True
     return value, False
 
 

@@ -9,7 +9,9 @@ LIMIT = 300
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 _TOKENS = re.compile(
-    r"\b(?:nvapi-|hf_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|AKIA|eyJ)[A-Za-z0-9_\-.]{8,}"
+    # The shapes of gitops/policy/credentials.py, shorter: a message may hold a token that was cut off.
+    r"\b(?:nvapi-|hf_|gh[opsur]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-|xox[abeoprs]-|AKIA|ASIA|AIza|npm_|pypi-"
+    r"|dckr_(?:pat|oat)_|sk-(?:ant|proj)-|eyJ)[A-Za-z0-9_\-.]{8,}|\bsk-[A-Za-z0-9_-]{32,}"
     r"|(?<=[?&])(?:sshkey|token|access_token|password)=[^&\s]+"
     r"|-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)",
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gitops.cluster.values import MASK, conceal
 from gitops.policy.credentials import credentials_in, looks_like
+from gitops.readiness.texts import one_line
 
 BAD = {
     "a private key": "-----BEGIN EC " + "PRIVATE KEY-----\nMHcCAQ==",
@@ -44,9 +46,19 @@ def test_known_shapes_are_found(what, text):
     assert looks_like(f"export KEY={text}\n") == what
 
 
+@pytest.mark.parametrize("text", BAD.values(), ids=list(BAD))
+def test_what_is_refused_in_git_is_shown_neither_in_messages_nor_as_drift(text):
+    secret = text.partition("\n")[2] or text.partition("://")[2].partition("@")[0] or text
+    assert secret not in one_line(f"denied: value {text} is not allowed")
+    live = {"data": {"config.yaml": f"key: {text}"}, "args": ["--port=1", f"--key={text}"]}
+    shown, hidden = conceal(live, MASK, path=("spec",), kind="Widget")
+    assert (shown, hidden) == ({"data": {"config.yaml": MASK}, "args": ["--port=1", MASK]}, True)
+
+
 @pytest.mark.parametrize("text", GOOD)
 def test_ordinary_values_pass(text):
     assert looks_like(text) is None
+    assert conceal(text, MASK, path=("spec", "x"), kind="Widget") == (text, False)
 
 
 def test_paths_lead_to_the_value():
