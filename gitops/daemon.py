@@ -177,6 +177,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         parallel_units=settings.parallel_units,
         requests_in_flight=settings.requests_in_flight,
         first_contact=settings.first_contact,
+        first_look=settings.first_look,
         status_debounce=settings.status.debounce,
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,

@@ -227,6 +227,10 @@ class Settings(BaseSettings):
     """Seconds to wait at start for every cluster to answer: what runs there pins instances to clusters. One that is
     slow is then left out until it answers, so that it does not keep the others waiting."""
 
+    first_look: Seconds = 15.0
+    """Seconds after the start for which status files wait until what can be reached has been looked at, so that a
+    restart does not write "unknown" over what they say."""
+
     listen: str = "127.0.0.1:8080"
     """Address and port of /healthz, /readyz, /metrics and /webhook. Loopback by default; `0.0.0.0:8080` in a pod. Port
     0 takes a free one (the log says which)."""

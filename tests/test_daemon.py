@@ -38,6 +38,7 @@ def test_every_option_of_the_engine_comes_from_a_setting() -> None:
         "parallel_units": 3,
         "requests_in_flight": 2,
         "first_contact": "4s",
+        "first_look": "9s",
         "status.debounce": "50ms",
         "status.interval": "7s",
         "shutdown_timeout": "20s",
