@@ -57,7 +57,7 @@ class Redactor:
     def add(self, secret: str) -> None:
         """Never show this value again, plain, percent-encoded or in base64. Very short ones are ignored."""
         secret = secret.strip()
-        if len(secret) < _SHORTEST_SECRET:
+        if len(secret) < _SHORTEST_SECRET or secret in self._values:
             return
         encoded = base64.b64encode(secret.encode()).decode()
         self._values |= {secret, urllib.parse.quote(secret, safe=""), encoded}

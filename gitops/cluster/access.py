@@ -82,7 +82,8 @@ async def load_access(kubeconfig: Path) -> Access:
     except (config.ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
         # Of YAML errors only the kind is told: their text quotes the file.
         words = type(error).__name__ if isinstance(error, yaml.YAMLError) else str(error)
-        raise _unusable(f"kubeconfig cannot be used: {words}") from error
+        # Unchained: a traceback would show what quotes the file after all.
+        raise _unusable(f"kubeconfig cannot be used: {words}") from None
     if "exec" in user and not (configuration.api_key.get("BearerToken") or configuration.cert_file):
         # kubernetes.aio only logs a failing plugin; going on would mean to ask as nobody.
         raise _unusable("the exec plugin of the kubeconfig gave no credentials")

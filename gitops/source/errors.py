@@ -16,6 +16,8 @@ from typing import Final
 
 import pygit2
 
+from gitops.logs import redact_urls
+
 MAX_TEXT: Final = 300
 
 
@@ -121,7 +123,5 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """`text` on one line, cut, without any of `secrets` and without user information or queries in URLs."""
     for secret in sorted((s for s in secrets if s), key=len, reverse=True):
         text = text.replace(secret, "***")
-    text = re.sub(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/\s'\"@]*@", r"\1", text)
-    text = re.sub(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"?#]*)[?#][^\s'\"]*", r"\1", text)
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    text = " ".join("".join(c if c.isprintable() else " " for c in redact_urls(text)).split())
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pygit2
 from pygit2.enums import ConfigLevel, CredentialType
 
+from gitops.logs import REDACTOR
 from gitops.source.errors import SourceError, SourceErrorClass, translate
 from gitops.source.remotes import Remote, RemoteRefused, Secret, read_credential
 
@@ -121,6 +122,7 @@ class Callbacks(pygit2.RemoteCallbacks):
         secret = read_credential(path)
         if secret:
             self.secrets += [secret.value, *secret.value.splitlines()]
+            REDACTOR.add(secret.value)
         return secret
 
     # -- who they are

@@ -38,6 +38,7 @@ def test_x02_remote_with_userinfo_hides_it_everywhere() -> None:
     cleaned = scrub(words, remote.secrets)
     assert "s3cr3t" not in cleaned
     assert "ther@" not in cleaned
+    assert scrub("cannot reach https://a:s3c@r3t@git.example/x.git") == "cannot reach https://git.example/x.git"
     assert "abc" not in cleaned
 
 

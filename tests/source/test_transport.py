@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from controlplane_kit.gitserver import GitServer, Repository
 
+from gitops.logs import REDACTOR
 from gitops.source.errors import SourceError, SourceErrorClass
 from gitops.source.mirror import FetchKind, Mirror
 from gitops.source.remotes import CredentialFiles
@@ -113,6 +114,7 @@ def test_log_in_by_files_and_rotation(tmp_path: Path, make_mirror: MakeMirror, l
         assert login.password is not None
         login.password.write_text("rotated")
         assert mirror.fetch().kind is FetchKind.UNCHANGED
+        assert REDACTOR(f"{PASSWORD} and what came after it, rotated") == "*** and what came after it, ***"
 
 
 def test_log_in_by_token_and_by_url(tmp_path: Path, make_mirror: MakeMirror) -> None:
