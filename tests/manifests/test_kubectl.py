@@ -2,17 +2,17 @@
 
 import json
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from controlplane_kit import binaries
 
 from gitops.manifests import scalars
 from gitops.manifests.reading import read_documents
 
-kubectl = shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(kubectl is None, reason="NOT CHECKED against kubectl: there is no kubectl on the PATH")
+kubectl = binaries.kubectl()
+pytestmark = pytest.mark.skipif(kubectl is None, reason="NOT CHECKED against kubectl: there is no kubectl")
 
 HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 

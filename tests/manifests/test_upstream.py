@@ -1,11 +1,11 @@
 """Real manifests: samples and CRDs of Dynamo and NIM, each read to the same values as by kubectl."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from controlplane_kit import binaries
 
 from gitops.manifests.canonical import same_json
 from gitops.manifests.reading import read_documents
@@ -16,7 +16,7 @@ FOLDERS = ["upstream/dynamo/manifests", "upstream/dynamo/crds", "upstream/nim/sa
 
 
 def kubectl_reads(file: Path) -> list | None:
-    command = ["kubectl", "label", "--local", "-f", str(file), "l=1", "-o", "json"]
+    command = [str(binaries.kubectl()), "label", "--local", "-f", str(file), "l=1", "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if done.returncode:
         return None
@@ -33,7 +33,7 @@ def without_label(body: dict) -> dict:
     return {**body, "metadata": {k: v for k, v in body.get("metadata", {}).items() if k != "labels"}}
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="NOT CHECKED against kubectl: there is no kubectl")
+@pytest.mark.skipif(binaries.kubectl() is None, reason="NOT CHECKED against kubectl: there is no kubectl")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_upstream_manifests_are_read_as_by_kubectl(shared, folder):
     files = sorted((shared / folder).rglob("*.yaml"))

@@ -64,6 +64,12 @@ def locate() -> Binaries | None:
     return None
 
 
+def kubectl() -> str | None:
+    """The kubectl to compare with: the built one, else whatever is on the PATH. Builds nothing."""
+    found = locate()
+    return str(found.path("kubectl")) if found is not None and found.has("kubectl") else shutil.which("kubectl")
+
+
 def can_build() -> bool:
     """Whether `build()` has a chance: Go is on the PATH and nobody pointed us at ready-made programs."""
     return "KUBEBUILDER_ASSETS" not in os.environ and shutil.which("go") is not None
