@@ -48,7 +48,7 @@ def status(
     }
     settings = options.settings_from(config=config, pairs=set_, flags=flags, quiet=True)
     bodies = read_status(settings)
-    shown = {path: body for path, body in bodies.items() if _matches(path, body, workload)}
+    shown = {path: body for path, body in bodies.items() if _matches(body, workload)}
     if format == "json":
         terminal.print_json(shown)
     else:
@@ -97,21 +97,26 @@ def _of_branch(settings: Settings) -> Bodies:
 def _decoded(paths: list[str], read: Callable[[str], bytes | None]) -> Bodies:
     import yaml
 
+    from gitops.model.documents import API_VERSION
+
     bodies: Bodies = {}
     for path in paths:
         data = read(path) if path.endswith(".yaml") else None
-        body = yaml.safe_load(data) if data else None
-        if isinstance(body, dict):
+        try:
+            body = yaml.load(data, yaml.CSafeLoader) if data else None
+        except (yaml.YAMLError, ValueError, RecursionError):
+            continue  # not written by the daemon: others may keep files on that branch
+        if isinstance(body, dict) and body.get("apiVersion") == API_VERSION:
             bodies[path] = body
     return bodies
 
 
-def _matches(path: str, body: dict[str, Any], pattern: str) -> bool:
+def _matches(body: dict[str, Any], pattern: str) -> bool:
     if body.get("kind") == "Placements":
         return False
     if body.get("kind") == "ClusterStatus":
         return pattern == "*"
-    name = str(body.get("name") or str(body.get("unit", "")).split("@")[0].split("/")[1])
+    name = str(body.get("name") or str(body.get("unit", "")).partition("@")[0].partition("/")[2].partition("/")[0])
     return fnmatch.fnmatchcase(name, pattern)
 
 
@@ -151,5 +156,6 @@ def _table(columns: tuple[str, str, str], rows: list[tuple[Any, Any, Any, dict[s
         cause = body.get("cause") or body.get("message") or body.get("reason") or ""
         state = terminal.state(str(body.get("status", "")))
         since = str(body.get("since", ""))
-        table.add_row(Text(str(first)), state, Text(str(two)), Text(str(three)), Text(since), Text(str(cause)))
+        texts = [Text(terminal.printable(str(text))) for text in (first, two, three, since, cause)]
+        table.add_row(texts[0], state, *texts[1:])
     return table

@@ -29,6 +29,12 @@ _NO_MEANING = re.compile(rb"^( *(?:- )?)(?:message|cause|since):.*$", re.MULTILI
 """Lines that are no part of the meaning. Every value of our files is on one line (texts.one_line), so lines tell, and
 nothing has to be parsed: that was most of the cost of a status commit."""
 
+_LAST_KNOWN = (
+    *("phase", "ready", "flags", "commit", "version", "namespace", "mode", "outcome", "held", "heldOmitted"),
+    *("conditions", "objects", "objectsOmitted", "mappingProblems", "mappingProblemsOmitted"),
+)
+"""What a unit's file goes on saying while its cluster does not answer; anything else in it is not ours."""
+
 _FIELD = re.compile(rb"^(apiVersion|status|since|previouslyActive): '?([^'\n]*)'?$", re.MULTILINE)
 
 
@@ -125,14 +131,18 @@ def render_unit(report: UnitReport, *, previous: bytes | None = None) -> tuple[s
 
 def render_unreachable(previous: bytes, key: UnitKey, *, since: float) -> bytes | None:
     """A unit's file when its cluster does not answer and nothing else is known than what the file says; None when it is
-    not one of ours."""
+    not one of ours. The branch is open to others: whatever they wrote there must not keep us from writing."""
     try:
         known = yaml.load(previous, yaml.CSafeLoader)
+        if not isinstance(known, dict) or known.get("apiVersion") != API_VERSION:
+            return None
+        return emit(_unreachable(known, key, since), previous)
     except (yaml.YAMLError, ValueError, UnicodeError, RecursionError):
         return None
-    if not isinstance(known, dict) or known.get("apiVersion") != API_VERSION:
-        return None
-    first = {
+
+
+def _unreachable(known: Mapping[str, Any], key: UnitKey, since: float) -> dict[str, Any]:
+    return {
         "apiVersion": API_VERSION,
         "kind": "UnitStatus",
         "unit": str(key),
@@ -141,8 +151,8 @@ def render_unreachable(previous: bytes, key: UnitKey, *, since: float) -> bytes 
         "cause": f"cluster {key.cluster} is unreachable",
         "since": stamp(since),
         "lastKnown": known.get("lastKnown") or known.get("status", ""),
+        **{name: known[name] for name in _LAST_KNOWN if name in known},
     }
-    return emit({**first, **{k: v for k, v in known.items() if k not in first}}, previous)
 
 
 def render_workload(report: WorkloadReport, *, previous: bytes | None = None) -> tuple[str, bytes]:

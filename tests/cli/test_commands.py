@@ -87,3 +87,19 @@ def test_mistakes_are_told_from_defects_by_their_class() -> None:
 
 def test_exit_codes_do_not_collide() -> None:
     assert len({code.value for code in Exit}) == len(Exit)
+
+
+def test_status_reads_past_what_others_keep_on_the_branch(gitops: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "status" / "status"
+    (folder / "functions").mkdir(parents=True)
+    ours = 'apiVersion: gitops/v1alpha1\nkind: FunctionStatus\nname: chat\nstatus: ACTIVE\ncause: "a\\e[31m"\n'
+    (folder / "functions" / "chat.yaml").write_text(ours)
+    (folder / "notes.yaml").write_text("kind: Notes\n")
+    (folder / "half.yaml").write_text("apiVersion: gitops/v1alpha1\nkind: Something\n")
+    (folder / "broken.yaml").write_text("{")
+    (tmp_path / "repository").mkdir()
+    result = gitops("status", "chat", "--path", tmp_path / "repository", "--state-dir", tmp_path / "state")
+    assert (result.code, result.err) == (0, "")
+    assert "chat" in result.out
+    assert "Notes" not in result.out
+    assert "\x1b" not in result.out

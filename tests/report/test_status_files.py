@@ -24,6 +24,7 @@ from gitops.report.status_files import (
     render_function,
     render_placements,
     render_unit,
+    render_unreachable,
     stamp,
 )
 
@@ -167,6 +168,27 @@ def test_an_unreachable_cluster_is_unknown_since_then_with_the_last_known_status
     body = yaml.safe_load(data)
     assert (body["status"], body["reason"], body["lastKnown"]) == ("Unknown", "Unreachable", "Ready")
     assert body["since"] == stamp(AT + 60)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "1: number\n",
+        "? [a, b]\n: list\n",
+        "extra: " + "[" * 400 + "]" * 400,
+        "me: &me [*me]\n",
+        "objects: &o [*o]\n",
+        "}",
+    ],
+    ids=["number as key", "list as key", "deep", "circle", "circle in a field of ours", "no YAML"],
+)
+def test_what_others_write_into_a_file_never_keeps_us_from_writing(rest: str) -> None:
+    known = f"apiVersion: gitops/v1alpha1\nkind: UnitStatus\nstatus: Ready\ncommit: c0ffee\n{rest}"
+    data = render_unreachable(known.encode(), KEY, since=1.0)
+    if data is not None:
+        body = yaml.safe_load(data)
+        assert (body["status"], body["lastKnown"], body["commit"]) == ("Unknown", "Ready", "c0ffee")
+        assert not {1, "extra", "me"} & body.keys()
 
 
 def test_i5_no_credential_reaches_a_file() -> None:
