@@ -48,9 +48,15 @@ def contact_words(worker: ClusterWorker) -> str:
     contact = worker.contact
     if worker.standby:
         return f"standing by, {worker.standby} writes"
+    if contact.reason == "Refused":
+        return f"refused: {contact.message}"
     if contact.reachable:
         return contact.message or "reachable"
     return f"unreachable: {contact.message}"
+
+
+def _serves(worker: ClusterWorker) -> bool:
+    return worker.contact.reachable and not worker.contact.reason and not worker.standby
 
 
 def once_report(head: Head | None, workers: Mapping[ClusterName, ClusterWorker], *, sentence: str) -> OnceReport:
@@ -59,6 +65,6 @@ def once_report(head: Head | None, workers: Mapping[ClusterName, ClusterWorker],
         commit=None if head is None else head.commit,
         findings=() if head is None else head.compilation.findings,
         units={k: u.outcome for w in workers.values() for k, u in sorted(w.state.units.items())},
-        clusters={n: contact_words(w) for n, w in sorted(workers.items()) if not w.contact.reachable},
+        clusters={n: contact_words(w) for n, w in sorted(workers.items()) if not _serves(w)},
         sentence=sentence,
     )

@@ -204,6 +204,10 @@ class ClusterWorker:
             reason = "" if error is None else error.reason or str(error.cls)
             message = "" if error is None else str(error)
             if not was_reachable or (self.contact.reason, self.contact.message) != (reason, message):
+                if message:
+                    _log.warning("cluster %s: %s", self.name, message)
+                elif self.contact.reason != "NeverReached":
+                    _log.info("cluster %s answers again", self.name)
                 self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
             if not was_reachable and self._session is not None:
                 self._session.recovered()
@@ -224,6 +228,8 @@ class ClusterWorker:
         for unit_state in self.state.units.values():
             unit_state.status = None
         same = (self.contact.reason, self.contact.message) == ("Refused", sentence)
+        if not same:
+            _log.error("cluster %s is refused, nothing is written there: %s", self.name, sentence)
         self._known(Contact(True, self.contact.since if same else self._context.wall(), "Refused", sentence))
         self.settled.set()
 

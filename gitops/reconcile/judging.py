@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.units import DesiredObject
-from gitops.readiness.aggregating import DeclaredStatus, roles_of, unit_status
+from gitops.readiness.aggregating import DeclaredStatus, UnitStatus, roles_of, unit_status
 from gitops.readiness.mapping import Mappings
 from gitops.readiness.owners import OwnerIndex
+from gitops.readiness.statuses import Status
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
 from gitops.reconcile.state import ClusterState, UnitState
+
+_LEAVING = {
+    SyncState.PENDING: Status.TERMINATING,
+    SyncState.REMOVING: Status.TERMINATING,
+    SyncState.RETAINED: Status.SUSPENDED,
+    SyncState.PAUSED: Status.SUSPENDED,
+}
+"""What the state of its removal makes of a unit that left Git. What is kept on purpose is fine."""
 
 
 def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Context) -> float | None:
     """Bring `UnitState.status` up to date; returns when time alone may change it (seconds since the epoch)."""
     unit, unit_state = state.unit(key), state.units.get(key)
-    if unit is None or unit_state is None:
+    if unit_state is None:
         return None
     now = context.wall()
+    if unit is None:
+        unit_state.status = _leaving(unit_state, now)
+        return None
     problems = {p.object: p for p in unit_state.outcome.problems}
     declared = [
         _declared(state, unit_state, desired, problems.get(desired.ref), mappings=context.mappings, now=now)
@@ -40,6 +52,16 @@ def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Con
     if unit_state.status.next_check is not None:
         changes.append(unit_state.status.next_check)
     return min(changes, default=None)
+
+
+def _leaving(unit_state: UnitState, now: float) -> UnitStatus:
+    """Of a unit that Git declares no more: how far its removal is. What was said of its objects holds no longer."""
+    outcome, before = unit_state.outcome, unit_state.status
+    status = _LEAVING.get(outcome.state, Status.UNKNOWN)
+    reason = str(outcome.state)
+    same = before is not None and (before.status, before.reason) == (status, reason)
+    since = before.since if same and before is not None else now
+    return UnitStatus(status, reason, outcome.sentence, 0, 0, since=since, phase="")
 
 
 def _declared(

@@ -44,6 +44,19 @@ class UnitOutcome:
     pruned: int = 0
     previews: tuple[str, ...] = ()  # what a forbidden step would have done
 
+    @property
+    def done(self) -> str:
+        """What was written, for a log line: " (2 applied, 1 deleted)"; "" when nothing was."""
+        counts = {"applied": self.applied, "repaired": self.repaired, "deleted": self.pruned}
+        words = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+        return f" ({words})" if words else ""
+
+    def is_news_after(self, before: UnitOutcome) -> bool:
+        """Is it worth a line in the log? Each try of something that stays as it is would fill it."""
+        if self.state is SyncState.SYNCED and self.done:
+            return True
+        return (self.state, self.sentence, self.problems) != (before.state, before.sentence, before.problems)
+
 
 SEVERITY: tuple[SyncState, ...] = (
     SyncState.FUSED,

@@ -126,6 +126,6 @@ def _message(changes: Mapping[str, bytes | None]) -> str:
         p.removeprefix("status/units/").removesuffix(".yaml") for p in changes if p.startswith("status/units/")
     )
     if not units:
-        return f"Status: {len(changes)} files"
+        return f"Status: {len(changes)} file{'' if len(changes) == 1 else 's'}"
     more = f" and {len(units) - 1} more" if len(units) > 1 else ""
     return f"Status of {units[0]}{more}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, LeaseSt
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import CONFIG_MAP, ParentStore
-from gitops.cluster.reflecting import Event
+from gitops.cluster.reflecting import Event, Synced
 from gitops.logs import bound
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
@@ -120,6 +121,7 @@ class Session:
         self._slices: Watch | None = None
         self.serving = Serving(self._applier)
         self.server_version = ""
+        self._told_standby = ""
         self._services: SerialWork[Place] = SerialWork(self._read_service, parallel=4, name=f"service on {state.name}")
         self._seen = asyncio.Event()
         self._renewal: asyncio.Task[None] | None = None
@@ -148,14 +150,25 @@ class Session:
             pause = await self._keeper.step()
             state = self._keeper.state
             self._told.heartbeat(state.error)
+            self._tell_standby()
             if state.phase is not LeasePhase.HELD and self._ready:
-                _log.warning(
-                    "the Lease on %s is lost to %s: no more writes", self._state.name, state.holder or "nobody"
+                why = (
+                    f"could not be renewed ({state.error})" if state.error else f"is lost to {self.standby or 'nobody'}"
                 )
+                _log.warning("the Lease on %s %s: no more writes", self._state.name, why)
                 self._ready = False
                 self.queue.interrupt()  # a call that hangs could land after another daemon began to write
             self._read_parents(state)
             await asyncio.sleep(pause)
+
+    def _tell_standby(self) -> None:
+        """Once for each daemon that writes instead of us, and when none does any more."""
+        if self.standby != self._told_standby:
+            if self.standby:
+                _log.info("standing by on cluster %s: %s writes there", self._state.name, self.standby)
+            elif self._keeper.held():
+                _log.info("the Lease on cluster %s is ours now", self._state.name)
+            self._told_standby = self.standby
 
     def _read_parents(self, state: LeaseState) -> None:
         """Begin to read the parents when they are needed: to write, or, once, because they pin instances of the heads
@@ -289,6 +302,9 @@ class Session:
     def _on_event(self, watch: Watch, event: Event) -> None:
         if watch.selector == self._selector:
             self.sightings.declared_event(event)
+            if isinstance(event, Synced):
+                holds = functools.partial(self._watches.holds, watch)
+                self.sightings.listed(watch.gvk, event.resource_version, holds)
         if watch in self._children:
             self.sightings.child_event(event)
         if watch == self._slices:
@@ -329,9 +345,9 @@ class Session:
     async def _attempt(self, key: UnitKey, unit_state: UnitState) -> None:
         outcome = self._unseen(key) or await self._work.run(key)
         unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
-        if outcome != unit_state.outcome:
+        if outcome.is_news_after(unit_state.outcome):
             level = _LEVELS.get(outcome.state, logging.WARNING)
-            _log.log(level, "%s: %s", outcome.state, outcome.sentence)
+            _log.log(level, "%s: %s%s", outcome.state, outcome.sentence, outcome.done)
         unit_state.outcome = outcome
         if outcome.state is SyncState.REMOVED and self._state.unit(key) is None:
             self._state.units.pop(key, None)

@@ -168,7 +168,8 @@ class StatusBranch:
             mirror.set_ref(OUTGOING, None)
 
     def _words(self, text: str, callbacks: Callbacks) -> str:
-        return scrub(f"{text} {callbacks.remote_words}", callbacks.secrets)
+        words = f"{text}: {callbacks.remote_words}" if callbacks.remote_words else text
+        return scrub(words, callbacks.secrets)
 
     def _commit(self, tree_id: Any, head: Commit | None, message: str) -> Any:
         who = pygit2.Signature(self._author.name, self._author.email, int(self._clock()), 0)

@@ -11,6 +11,7 @@ from gitops.readiness.owners import OwnerIndex
 from gitops.readiness.statuses import Status
 from gitops.reconcile.judging import judge
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
+from gitops.reconcile.state import UnitState
 
 
 @pytest.fixture
@@ -72,9 +73,31 @@ def test_an_object_whose_uid_the_parent_knows_is_missing_when_it_is_not_there(ki
     assert status.status is Status.MISSING
 
 
-def test_a_unit_that_left_git_is_not_judged(kit: Any, judged: Any) -> None:
-    assert judged(kit.state(records=[kit.record(kit.desired("web"))])) == (None, None)
-
-
 def test_a_unit_of_which_nothing_is_known_is_not_judged(kit: Any, judged: Any) -> None:
     assert judged(kit.state()) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "wanted"),
+    [
+        (SyncState.REMOVING, Status.TERMINATING),
+        (SyncState.RETAINED, Status.SUSPENDED),
+        (SyncState.FUSED, Status.UNKNOWN),
+    ],
+)
+def test_a_unit_that_left_git_is_as_far_as_its_removal_and_not_as_it_once_was(
+    kit: Any, judged: Any, clock: Any, outcome: SyncState, wanted: Status
+) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web))
+    state.units[kit.key].status = judged(state)[0]
+    state.assign(kit.assignment())
+    unit_state = state.units.setdefault(kit.key, UnitState(kit.key))
+    unit_state.outcome = UnitOutcome(outcome, "kept NIMCache cache: it holds data")
+    status, again = judged(state)
+    assert (status.status, status.reason, again) == (wanted, str(outcome), None)
+    assert status.cause == "kept NIMCache cache: it holds data"
+    assert (status.ready_count, status.expected_count, status.objects) == (0, 0, ())
+    began = status.since
+    clock.now += 60
+    assert judged(state)[0].since == began

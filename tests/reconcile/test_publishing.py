@@ -227,7 +227,7 @@ async def test_the_title_of_a_commit_names_what_changed(context: Any, branch: Br
         office.say(b"1", "status/units/a/z.yaml")
         office.say(b"1", "status/units/a/b.yaml")
         await asyncio.sleep(20)
-    assert titles == ["Status: 1 files", "Status of a/b and 1 more"]
+    assert titles == ["Status: 1 file", "Status of a/b and 1 more"]
 
 
 async def test_pushes_that_are_refused_for_days_stay_one_every_few_minutes(context: Any, branch: Branch) -> None:

@@ -13,6 +13,7 @@ from gitops.cluster.connection import Connection
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterName, UnitKey
 from gitops.readiness.aggregating import UnitMemory
+from gitops.reconcile.accounts import once_report
 from gitops.reconcile.cluster_worker import CREDENTIALS_CHECK, ClusterWorker
 from gitops.reconcile.reporting import _pending_status
 from gitops.reconcile.session import Refused
@@ -38,7 +39,7 @@ class Refusing:
 
 
 async def test_what_was_seen_before_a_refusal_is_not_told_any_more_and_the_refusal_is_told_once(
-    kit: Any, context: Any
+    kit: Any, context: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As long as nobody watches, a unit that was ready is not known to be."""
     told: list[UnitKey | None] = []
@@ -64,4 +65,8 @@ async def test_what_was_seen_before_a_refusal_is_not_told_any_more_and_the_refus
     assert unit_state.status is None
     assert (worker.contact.reason, worker.contact.reachable) == ("Refused", True)
     assert told.count(None) == 1, "its words are the same each time, so no file changes"
+    words = "cluster a is refused, nothing is written there: it is claimed by another repository"
+    assert [r.message for r in caplog.records] == [words]
+    once = once_report(None, {worker.name: worker}, sentence="")
+    assert once.clusters == {worker.name: "refused: it is claimed by another repository"}
     await worker.stop()
