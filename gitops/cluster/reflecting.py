@@ -220,6 +220,10 @@ class Reflector:
         """How many objects are known to exist."""
         return len(self._held)
 
+    def holds(self, ref: ObjectRef, uid: str) -> bool:
+        """Is this very object known to exist, by the last list and what was said since?"""
+        return self._held.get((ref.namespace, ref.name), ("", ""))[0] == uid
+
     @property
     def stale(self) -> ApiError | None:
         """Why the kind cannot be seen at the moment; None while it can."""

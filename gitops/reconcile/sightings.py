@@ -14,7 +14,7 @@ from typing import Any
 from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.parents import read_parent
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
-from gitops.model.identity import ObjectRef, UnitKey
+from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
 from gitops.plan.units import DesiredObject
 from gitops.readiness.evaluating import foresee
@@ -27,6 +27,9 @@ from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
 
 _log = logging.getLogger(__name__)
+
+Holds = Callable[[ObjectRef, str], bool]
+"""Does the watch of a kind know this object, by its uid, to exist?"""
 
 DRIFTS_KEPT = 20
 """Newest drift records kept of a unit."""
@@ -48,6 +51,7 @@ class Sightings:
         self._look = look
         self._touched = touched
         self.owners = OwnerIndex()
+        self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
 
@@ -131,6 +135,20 @@ class Sightings:
         self._touched(found[0])
         self._look(found[0], True)
 
+    def listed(self, gvk: GroupVersionKind, version: str, holds: Holds) -> None:
+        """A kind was listed completely. What we know from answers to our own writes only, and is not in a list that is
+        newer than they are, went before the watch had ever seen it: no event will say so."""
+        self._lists[gvk] = (version, holds)
+        for ref, record in list(self._state.objects.items()):
+            if record.gvk == gvk and not record.in_flight and self._missed(record):
+                self._left(ref, record.uid)
+
+    def _missed(self, record: ObjectRecord) -> bool:
+        version, holds = self._lists.get(record.gvk, ("", None))
+        if holds is None or not record.uid or not (version.isdecimal() and record.resource_version.isdecimal()):
+            return False
+        return int(record.resource_version) <= int(version) and not holds(record.ref, record.uid)
+
     def gone(self, key: UnitKey, desired: DesiredObject) -> None:
         """A declared object certainly does not exist any more."""
         record = self._state.objects.pop(desired.ref, None)
@@ -157,8 +175,8 @@ class Sightings:
             return
         key, wanted = found
         self._touched(key)
-        if left and left == record.uid:
-            self._left(desired.ref, left)
+        if (left and left == record.uid) or self._missed(record):
+            self._left(desired.ref, record.uid)
         if pending is not None:
             self.see(key, wanted, record, pending)
         if wanted.digest != desired.digest:

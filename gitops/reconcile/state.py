@@ -203,6 +203,7 @@ class ClusterState:
         known = self.objects.get(desired.ref)
         if known is None:
             known = self.objects[desired.ref] = ObjectRecord(desired.ref, desired.gvk)
+        known.gvk = desired.gvk  # the version it is applied at may change
         return known
 
     def observed(self, objects: Iterable[DesiredObject]) -> dict[ObjectRef, Observed]:

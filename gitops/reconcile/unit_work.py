@@ -17,7 +17,7 @@ from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import GroupVersionKind, UnitKey
+from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan.parents import ParentRecord, applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_removal, plan_unit, settled_members
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
@@ -59,6 +59,7 @@ class UnitWork:
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
+        self._turns: dict[ObjectRef, asyncio.Lock] = {}
 
     async def run(self, key: UnitKey) -> UnitOutcome:
         """One attempt at the unit. Expected failures are in the outcome; what is raised is a defect."""
@@ -236,11 +237,27 @@ class UnitWork:
             _log.info("adopted %s", run.adopted[-1])
 
     async def _apply(self, run: Attempt, step: Apply) -> None:
+        """Apply one object, after whatever another unit, that had it before this head, is still writing of it: two
+        writes under way could be answered in another order than they were done."""
+        desired = step.object
+        turn = self._turns.setdefault(desired.ref, asyncio.Lock())
+        try:
+            async with turn:
+                await self._apply_now(run, step)
+        finally:
+            if not turn.locked():
+                self._turns.pop(desired.ref, None)
+
+    async def _apply_now(self, run: Attempt, step: Apply) -> None:
         desired = step.object
         if desired.component in run.stopped or run.look_again:
             return
         if not self._may_write():
             run.interrupted = True
+            return
+        found = self._state.declared(desired.ref)
+        if found is None or found[1].digest != desired.digest:
+            run.look_again = True  # a head came meanwhile that wants something else of it, perhaps of another unit
             return
         record = self._state.record(desired)
         record.in_flight = True

@@ -18,7 +18,7 @@ from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, backoff
 from gitops.cluster.reflecting import Changed, Deleted, Event, Fresh, Reflector, Stale, Synced, Vanished
-from gitops.model.identity import GroupVersionKind
+from gitops.model.identity import GroupVersionKind, ObjectRef
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +102,11 @@ class Watches:
 
     def sight(self, watch: Watch) -> Sight:
         return self._sights.get(watch, Sight.UNKNOWN)
+
+    def holds(self, watch: Watch, ref: ObjectRef, uid: str) -> bool:
+        """Whether the watch knows this object to exist; True as long as it knows nothing."""
+        reflector = self._reflectors.get(watch)
+        return reflector is None or not reflector.synced or reflector.holds(ref, uid)
 
     def error(self, watch: Watch) -> ApiError | None:
         """Why a kind is unknown, as far as that is known."""

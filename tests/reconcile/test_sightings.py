@@ -264,3 +264,26 @@ async def test_an_apply_of_an_earlier_head_that_comes_late_makes_the_unit_look_a
     watcher.state.assign(kit.assignment(kit.unit(changed, key=kit.other_key()), commit="c2"))
     await watcher.apply()
     assert watcher.looks == [(kit.other_key(), False)]
+
+
+@pytest.mark.parametrize(
+    ("version", "held", "suspect"),
+    [("11", False, True), ("9", False, False), ("11", True, False), ("", False, False)],
+    ids=["not in a newer list", "in no older one", "in the list", "no numbers"],
+)
+def test_what_went_before_the_watch_had_ever_seen_it_is_missed_in_the_list(
+    watcher: Watcher, kit: Any, version: str, held: bool, suspect: bool
+) -> None:
+    """It was created by our apply, and gone with its definition before the kind was first listed."""
+    watcher.record.resource_version = "10"
+    watcher.sightings.listed(watcher.web.gvk, version, lambda ref, uid: held)
+    assert watcher.record.suspect is suspect
+    assert watcher.looks == ([(kit.key, True)] if suspect else [])
+
+
+async def test_an_answer_that_comes_after_a_list_without_its_object_is_suspect(watcher: Watcher) -> None:
+    watcher.record.in_flight = True
+    watcher.sightings.listed(watcher.web.gvk, "999999", lambda ref, uid: False)
+    assert not watcher.record.suspect
+    await watcher.apply()
+    assert watcher.record.suspect

@@ -41,7 +41,7 @@ class Bench:
 
         self.cluster.before = before
 
-    async def work(self, state: ClusterState, key: Any = None) -> UnitOutcome:
+    def unit_work(self, state: ClusterState) -> UnitWork:
         pruner = Pruner(
             self.cluster,
             self.contents,
@@ -49,7 +49,7 @@ class Bench:
             stage_of=lambda gvk: stage_of(gvk, self.context.registry),
             may_write=self.may_write,
         )
-        work = UnitWork(
+        return UnitWork(
             state,
             applier=self.cluster,
             parents=self.parents,
@@ -58,8 +58,10 @@ class Bench:
             sightings=Sightings(state, self.context, look=lambda key, urgent: None, touched=lambda key: None),
             may_write=self.may_write,
         )
+
+    async def work(self, state: ClusterState, key: Any = None) -> UnitOutcome:
         key = key or self.kit.key
-        outcome = await work.run(key)
+        outcome = await self.unit_work(state).run(key)
         if key in state.units:
             state.units[key].outcome = outcome
             state.units[key].attempts = 0 if outcome.retry_after is None else state.units[key].attempts + 1
@@ -622,3 +624,50 @@ async def test_an_object_that_was_applied_by_an_attempt_for_an_earlier_head_is_p
     bench.cluster.before = lambda verb, name: None
     await bench.work(state)
     assert app.ref not in bench.cluster.objects
+
+
+async def test_r06_an_object_that_moves_while_it_is_written_ends_as_its_new_unit_wants_it(
+    bench: Bench, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writes of one object under way may be answered in another order than they were done."""
+    other = kit.other_key()
+    old, new = kit.desired("web"), kit.desired("web", key=other)
+    state = kit.state(kit.unit(old))
+    apply, released, sent = bench.cluster.apply, asyncio.Event(), []
+
+    async def slow(desired: Any, **options: Any) -> Any:
+        if not options.get("dry_run"):
+            sent.append(desired.digest)
+            if desired.digest == old.digest:
+                await released.wait()
+        return await apply(desired, **options)
+
+    monkeypatch.setattr(bench.cluster, "apply", slow)
+    work = bench.unit_work(state)
+    first = asyncio.create_task(work.run(kit.key))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert sent == [old.digest]
+    state.assign(kit.assignment(kit.unit(new, key=other), commit="c2"))
+    second = asyncio.create_task(work.run(other))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert sent == [old.digest], "the second write waits for the first"
+    released.set()
+    await asyncio.gather(first, second)
+    labels = bench.cluster.objects[new.ref]["metadata"]["labels"]
+    assert labels == new.body["metadata"]["labels"]
+    assert state.objects[new.ref].applied == new.digest
+    assert work._turns == {}
+
+
+async def test_what_a_newer_head_wants_otherwise_is_not_applied_any_more(bench: Bench, kit: Any) -> None:
+    web, changed = kit.desired("web"), kit.desired("web", level="debug")
+    state = kit.state(kit.unit(web))
+    bench.cluster.before = lambda verb, name: (
+        state.assign(kit.assignment(kit.unit(changed, content="content-2"), commit="c2")) if verb == "dry-run" else None
+    )
+    outcome = await bench.work(state)
+    assert bench.cluster.verbs("apply") == []
+    assert outcome.retry_after == 0.0
+    assert state.parents[kit.key].content_key == ""
