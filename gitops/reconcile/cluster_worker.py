@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gitops.cluster.claims import Claim
 from gitops.cluster.connection import Connection
+from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, backoff
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, ReconcilerName, UnitKey
@@ -155,11 +156,12 @@ class ClusterWorker:
 
     async def _one_session(self) -> None:
         connection = await self._connector.open(self.document)
+        discovery = Discovery(connection)
         session: Session | None = None
         try:
-            self._identify(await identify(connection))
+            self._identify(await identify(connection, discovery))
             told = Told(parents_known=self._on_parents, touched=self.touch, heartbeat=self._heartbeat)
-            session = Session(connection, self.state, self._context, told, claim=self._claim)
+            session = Session(connection, discovery, self.state, self._context, told, claim=self._claim)
             await session.prepare(self.document)
             self._session = session
             await session.serve(until=self._outdated)

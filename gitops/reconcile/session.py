@@ -69,14 +69,21 @@ class Told:
 
 class Session:
     def __init__(
-        self, connection: Connection, state: ClusterState, context: Context, told: Told, *, claim: Claim
+        self,
+        connection: Connection,
+        discovery: Discovery,
+        state: ClusterState,
+        context: Context,
+        told: Told,
+        *,
+        claim: Claim,
     ) -> None:
         self._connection = connection
         self._state = state
         self._context = context
         self._told = told
         self._claim = claim
-        self._discovery = Discovery(connection)
+        self._discovery = discovery
         self._applier = Applier(connection, self._discovery, manager=state.manager)
         self._parents = ParentStore(
             self._applier, reconciler=state.reconciler, cluster=state.name, manager=state.manager
@@ -380,9 +387,9 @@ class Session:
         return stage_of(gvk, self._context.registry)
 
 
-async def identify(connection: Connection) -> ClusterUid:
+async def identify(connection: Connection, discovery: Discovery) -> ClusterUid:
     """Which cluster this is, before anything is written there. Raises RequestFailed or Refused."""
-    uid = await claims.cluster_uid(Objects(connection, Discovery(connection)))
+    uid = await claims.cluster_uid(Objects(connection, discovery))
     if isinstance(uid, ApiError):
         raise _raised(uid)
     return uid
