@@ -155,6 +155,8 @@ class CountedConnector(FolderConnector):
 
 
 def connector(settings: Settings, metrics: PrometheusMetrics | None = None) -> FolderConnector:
+    if not settings.credentials_dir.is_dir():
+        log.warning("credentials_dir %s is not there: no cluster can be reached", settings.credentials_dir)
     limits = ConnectionSettings(max_in_flight=settings.requests_in_flight)
     if metrics is None:
         return FolderConnector(settings.credentials_dir, settings=limits)

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -184,7 +185,12 @@ class HttpServer:
         """Listen; returns the base URL (with the port that was taken for port 0). Raises OSError."""
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            why = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise OSError(f"listen {self._host}:{self._port}: {why}; choose another address with --listen") from error
         host, port = self._runner.addresses[0][:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -26,7 +26,8 @@ def apply(
 ) -> None:
     """Bring all clusters to the repository's head once, and say what became of each unit.
 
-    Exits with 1 when the repository has errors, 4 when a unit or a cluster was not brought there.
+    Exits with 1 when the repository has errors, 2 when it cannot be read, 4 when a unit or a cluster was not brought
+    there.
     """
     import asyncio
 
@@ -50,6 +51,8 @@ def apply(
         terminal.print_json(_json(report))
     else:
         _print(report)
+    if report.commit is None:
+        raise typer.Exit(Exit.USAGE)
     if any(f.severity == "error" for f in report.findings):
         raise typer.Exit(Exit.FINDINGS)
     if not report.ok or report.sentence:
@@ -97,7 +100,8 @@ def _print(report: OnceReport) -> None:
         table.add_row(str(key), terminal.state(str(outcome.state)), Text(outcome.sentence))
         for problem in outcome.problems:
             table.add_row("", terminal.state(str(problem.state)), Text(f"{problem.object}: {problem.message}"))
-    out.print(table)
+    if report.units:
+        out.print(table)
     for cluster, text in report.clusters.items():
         out.print(Text(f"cluster {cluster}: {text}", style="red"))
     if report.sentence:

@@ -1,16 +1,16 @@
 """What clusters hold beside what a repository declares: the live side of `gitops plan`. Reads only, changes nothing.
 
 Objects are compared as the daemon compares them (owned fields, quantities by value), one GET each. Deletions come from
-the parents: members that are declared no more. Whether a deletion will really happen is decided by the daemon, which
-also asks for proof and consent.
+the parents: members that are declared no more, proven as the daemon proves them. Whether a deletion will really happen
+is decided by the daemon, which also looks into namespaces and asks for consent to many.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from gitops.cluster.applying import manager_name
 from gitops.cluster.comparison import FieldDifference, compare
@@ -18,13 +18,16 @@ from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, RequestFailed
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import ClusterName, ObjectRef, ReconcilerName, UnitKey
+from gitops.model.identity import ClusterName, GroupKind, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.plan.compiling import Compiler
-from gitops.plan.parents import ParentRecord
+from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
+from gitops.plan.pruning import Verdict, decide_prune
 from gitops.plan.units import Compilation, DesiredObject
 from gitops.reconcile.cluster_worker import Connector
 from gitops.reconcile.heads import pins_of
 from gitops.source.folders import FolderTree
+
+_NAMESPACE = GroupKind("", "Namespace")
 
 
 class Change(enum.StrEnum):
@@ -32,12 +35,14 @@ class Change(enum.StrEnum):
     UPDATE = "update"
     NONE = "unchanged"
     DELETE = "delete"
+    KEEP = "keep"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What applying would do to one object. `differences` for UPDATE, `problem` for UNKNOWN."""
+    """What applying would do to one object. `differences` for UPDATE, `problem` for UNKNOWN and, why, for KEEP: an
+    object that is declared no more and stays."""
 
     ref: ObjectRef
     change: Change
@@ -56,7 +61,7 @@ class LivePlan:
 
     @property
     def changing(self) -> bool:
-        return any(c.change is not Change.NONE for found in self.changes.values() for c in found)
+        return any(c.change not in (Change.NONE, Change.KEEP) for found in self.changes.values() for c in found)
 
 
 async def compare_with_clusters(
@@ -120,12 +125,15 @@ class _Cluster:
             return {}
         units = {key: unit for key, unit in compilation.units.items() if key.cluster == self.name}
         found: dict[UnitKey, list[ObjectChange]] = {}
+        declared = {o.ref for unit in units.values() for o in unit.objects}
         for key, unit in sorted(units.items()):
             changes = await asyncio.gather(*(self._compare(self._objects, desired) for desired in unit.objects))
-            found[key] = [*changes, *self._deleted(key, {o.ref for o in unit.objects})]
+            own = {o.ref for o in unit.objects}
+            found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
         if compilation.complete:
-            gone = [key for key in self.parents if key not in units and key.workload not in compilation.held]
-            found |= {key: self._deleted(key, set()) for key in sorted(gone)}
+            for key in sorted(self.parents):
+                if key not in units and key.workload not in compilation.held:
+                    found[key] = await self._deleted(self._objects, key, own=set(), declared=declared)
         return found
 
     async def _compare(self, objects: Objects, desired: DesiredObject) -> ObjectChange:
@@ -142,7 +150,40 @@ class _Cluster:
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
         return ObjectChange(desired.ref, change, source, compared.differences)
 
-    def _deleted(self, key: UnitKey, kept: Iterable[ObjectRef]) -> list[ObjectChange]:
+    async def _deleted(
+        self, objects: Objects, key: UnitKey, *, own: Collection[ObjectRef], declared: Collection[ObjectRef]
+    ) -> list[ObjectChange]:
+        """What becomes of the members that the unit declares no more; `own` and `declared`: what it and all do."""
         record = self.parents.get(key)
-        members = () if record is None else record.members
-        return [ObjectChange(m.ref, Change.DELETE) for m in members if m.uid and m.ref not in set(kept)]
+        members = [m for m in (() if record is None else record.members) if m.uid and m.ref not in own]
+        decided = await asyncio.gather(*(self._decide(objects, key, member, declared) for member in members))
+        found = [change for change in decided if change is not None]
+        kept = {change.ref.namespace for change in found if change.change is not Change.DELETE}
+        return [
+            replace(c, change=Change.KEEP, problem="not everything in it is deleted")
+            if c.change is Change.DELETE and c.ref.group_kind == _NAMESPACE and c.ref.name in kept
+            else c
+            for c in found
+        ]
+
+    async def _decide(
+        self, objects: Objects, key: UnitKey, member: Member, declared: Collection[ObjectRef]
+    ) -> ObjectChange | None:
+        try:
+            live = await objects.get(GroupVersionKind(member.ref.group, member.version, member.ref.kind), member.ref)
+        except RequestFailed as error:
+            return ObjectChange(member.ref, Change.UNKNOWN, problem=str(error))
+        if isinstance(live, ApiError):
+            return ObjectChange(member.ref, Change.UNKNOWN, problem=str(live))
+        decision = decide_prune(
+            member,
+            live,
+            applyset=applyset_id(parent_name(key)),
+            reconciler=self._reconciler,
+            manager=self._manager,
+            declared=declared,
+        )
+        if decision.verdict is Verdict.GONE:
+            return None
+        change = Change.KEEP if decision.verdict is Verdict.KEEP else Change.DELETE
+        return ObjectChange(member.ref, change, problem=decision.reason)

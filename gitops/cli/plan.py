@@ -101,11 +101,20 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
         out.print(branch)
     for workload in sorted(compilation.held):
         out.print(Text(f"{workload} has errors: what runs stays at its last good commit", style="yellow"))
-    words = ", ".join(f"{number} {word}" for word, number in sorted(totals.items()))
+    order = [*_WORDS, *sorted(totals.keys() - _WORDS.keys())]
+    words = ", ".join(f"{totals[word]} {_WORDS.get(word, word)}" for word in order if word in totals)
     out.print(words if live is not None else terminal.summary(compilation.findings))
 
 
-_SIGNS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red"), "unknown": ("?", "magenta")}
+_SIGNS = {
+    "create": ("+", "green"),
+    "update": ("~", "yellow"),
+    "delete": ("-", "red"),
+    "keep": ("·", "yellow"),
+    "unknown": ("?", "magenta"),
+}
+_WORDS = {"create": "to create", "update": "to change", "delete": "to delete", "keep": "kept"}
+"""Most telling first; what is in no entry comes last, in its own word."""
 
 
 def _add_change(twig: Tree, change: ObjectChange) -> None:

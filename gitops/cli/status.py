@@ -153,9 +153,19 @@ def _table(columns: tuple[str, str, str], rows: list[tuple[Any, Any, Any, dict[s
     for column in (name, "STATUS", second, third, "SINCE", "CAUSE"):
         table.add_column(column, overflow="fold")
     for first, two, three, body in rows:
-        cause = body.get("cause") or body.get("message") or body.get("reason") or ""
+        cause = _cause(body)
         state = terminal.state(str(body.get("status", "")))
         since = str(body.get("since", ""))
         texts = [Text(terminal.printable(str(text))) for text in (first, two, three, since, cause)]
         table.add_row(texts[0], state, *texts[1:])
     return table
+
+
+def _cause(body: dict[str, Any]) -> str:
+    """Why it is as it is. What is held at its last good commit may well be ready, and is not what Git says now."""
+    cause = str(body.get("cause") or body.get("message") or body.get("reason") or "")
+    held = body.get("held")
+    if not isinstance(held, list) or not held:
+        return cause
+    more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+    return "; ".join(filter(None, [f"held at its last good commit by {held[0]}{more}", body.get("cause")]))

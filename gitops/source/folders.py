@@ -48,9 +48,9 @@ class FolderTree:
 
     def __init__(self, path: Path, *, previous: FolderTree | None = None) -> None:
         if not path.exists():
-            raise FileNotFoundError(str(path))
+            raise FileNotFoundError(f"{path}: there is no such folder")
         if not path.is_dir():
-            raise NotADirectoryError(str(path))
+            raise NotADirectoryError(f"{path} is not a folder")
         self._path = path
         self._before: dict[str, _Seen] = previous._seen or {} if previous is not None else {}
         self._seen: dict[str, _Seen] | None = None

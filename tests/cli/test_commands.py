@@ -9,6 +9,7 @@ import pytest
 
 from gitops.cli import application
 from gitops.cli.exits import Exit
+from gitops.cli.status import _cause
 from gitops.settings import SettingsError
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "repo-template"
@@ -57,6 +58,8 @@ def test_help_of_every_command(gitops: Any) -> None:
         (["run", "--config", "/nowhere.yaml"], "/nowhere.yaml: cannot be read"),
         (["run", "--repository-url", "ext::sh"], "https://, ssh://"),
         (["apply"], "apply needs --once"),
+        (["validate", "/nowhere"], "/nowhere: there is no such folder"),
+        (["plan", "/dev/null"], "/dev/null is not a folder"),
         (["status"], "repository.url: name a Git repository"),
     ],
 )
@@ -103,3 +106,18 @@ def test_status_reads_past_what_others_keep_on_the_branch(gitops: Any, tmp_path:
     assert "chat" in result.out
     assert "Notes" not in result.out
     assert "\x1b" not in result.out
+
+
+def test_apply_of_a_repository_that_cannot_be_read_is_code_2_and_says_why(gitops: Any, tmp_path: Path) -> None:
+    arguments = ["--repository-url", f"file://{tmp_path}/none.git", "--credentials-dir", tmp_path / "none"]
+    result = gitops("apply", "--once", *arguments, "--state-dir", tmp_path / "state")
+    assert result.code == 2
+    assert "the repository was not found" in result.out
+    assert "UNIT" not in result.out
+    assert f"credentials_dir {tmp_path / 'none'} is not there" in result.err
+
+
+def test_status_says_what_holds_a_workload_that_is_ready_all_the_same() -> None:
+    body = {"kind": "FunctionStatus", "status": "ACTIVE", "held": ["a.yaml:1: error GO2002: unknown field", "more"]}
+    assert _cause(body) == "held at its last good commit by a.yaml:1: error GO2002: unknown field (and 1 more)"
+    assert _cause({"reason": "ObjectsReady"}) == "ObjectsReady"
