@@ -213,6 +213,8 @@ def test_fact_19_an_entry_at_another_version_cannot_be_read() -> None:
     assert comparison.version_differs
     assert not comparison.in_sync
     assert not comparison.differences
+    assert ("spec", "replicas") in comparison.lost
+    assert comparison.extra == ()
 
 
 def test_padding_of_an_atomic_list_is_in_sync_only_for_who_applied_it() -> None:

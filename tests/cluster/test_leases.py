@@ -50,6 +50,7 @@ class Client:
         self.store = store
         self.down = False
         self.hanging = False
+        self.late: asyncio.Event | None = None  # answers come when it is set
 
     async def get(self) -> StoredLease | ApiError | None:
         await self._gate()
@@ -60,6 +61,8 @@ class Client:
         return UNREACHABLE if self.down else await self.store.put(spec, version)
 
     async def _gate(self) -> None:
+        if self.late is not None:
+            await self.late.wait()
         if self.hanging:
             await asyncio.Event().wait()
 
@@ -141,6 +144,22 @@ async def test_a_cut_off_holder_stops_before_another_starts(looptime: Any, how: 
     assert one.keeper.state.holder == "two"
     await two.kill()
     await one.keeper.wait_for(LeasePhase.HELD)  # and takes over again in its turn
+    await one.kill()
+
+
+@pytest.mark.looptime
+async def test_an_answer_after_the_deadline_is_no_renewal(looptime: Any) -> None:
+    """The last try has only what is left of the deadline: nobody may write on the word of a late answer."""
+    one = Process(Store(), "one")
+    await one.keeper.wait_for(LeasePhase.HELD)
+    one.client.down = True
+    await asyncio.sleep(6)
+    one.client.down = False
+    arrived = one.client.late = asyncio.Event()
+    await asyncio.sleep(4.5)
+    arrived.set()
+    await asyncio.sleep(0.1)
+    assert one.phases[:2] == [LeasePhase.HELD, LeasePhase.LOST]
     await one.kill()
 
 

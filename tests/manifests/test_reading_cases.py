@@ -305,6 +305,11 @@ def test_y17_typed_lists_imply_the_kind_of_their_items():
     assert body(text) == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
 
+def test_y17_a_custom_resource_may_be_called_a_list_and_hold_items_that_are_no_objects():
+    text = "apiVersion: example.com/v1\nkind: AllowList\nmetadata: {name: a}\nitems: [x, z]\n"
+    assert body(text)["items"] == ["x", "z"]
+
+
 def test_y17_no_items_is_none():
     assert read("kind: List\nitems: null\n").documents == ()
     assert read("kind: List\nitems: []\n").complete

@@ -46,6 +46,14 @@ def test_s04_s05_s14_what_only_the_cluster_writes():
     assert len(notes) == 10
 
 
+def test_annotations_of_the_cluster_alone_leave_no_empty_map():
+    """An empty map would be ours, and with it everything that others annotate."""
+    metadata = {"name": "a", "annotations": {"deployment.kubernetes.io/revision": "3"}}
+    result, notes = prepare_body({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})
+    assert result["metadata"] == {"name": "a"}
+    assert [n.path for n in notes] == [("metadata", "annotations", "deployment.kubernetes.io/revision")]
+
+
 def test_s06_creation_timestamp_in_templates():
     body = {"spec": {"template": {"metadata": {"creationTimestamp": None, "labels": {"a": "b"}}, "spec": {}}}}
     result, _ = prepare_body(body)

@@ -10,6 +10,7 @@ from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRe
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, Mode, Stage
+from gitops.policy.registry import OperatorRegistry
 
 CHAT = WorkloadRef(WorkloadKind.FUNCTION, "chat")
 BASE = WorkloadRef(WorkloadKind.BUNDLE, "base")
@@ -158,6 +159,29 @@ def test_content_key_changes_with_the_reconcilers_name(compile_small):
     assert all(first.units[k].content_key != other.units[k].content_key for k in first.units)
 
 
+def test_content_key_changes_with_what_operator_types_say(small):
+    shipped = OperatorRegistry.shipped()
+    dynamo = shipped.types["dynamo"]
+    spec = dynamo.spec.model_copy(update={"reservedMetadataPrefixes": ["example.com/"]})
+    types = {**shipped.types, "dynamo": dynamo.model_copy(update={"spec": spec})}
+    first = Compiler(shipped).compile(small())
+    other = Compiler(OperatorRegistry.of(types.values())).compile(small())
+    assert all(first.units[k].content_key != other.units[k].content_key for k in first.units)
+
+
+def test_a_namespace_template_that_moves_in_its_file_is_found_where_it_is(compile_small, small):
+    """Nothing that is sent changes, but drift of the namespace's labels is reported with their place."""
+    text = small().files["clusters/a.yaml"]
+    moved = {}
+    for change in ({}, {"clusters/a.yaml": text.replace("spec:\n", "spec:\n  # a remark\n\n")}):
+        result = compile_small(change)
+        (unit,) = (u for k, u in result.units.items() if str(k) == "function/chat/h100-0@a")
+        origin = by_kind(unit)["Namespace"].provenance.origin_of(("metadata", "labels", "team"))
+        moved[origin.line] = origin.file
+    first, second = sorted(moved)
+    assert (second - first, set(moved.values())) == (2, {"clusters/a.yaml"})
+
+
 def test_mode_is_the_strictest(compile_small, small):
     text = small().files["clusters/a.yaml"]
     result = compile_small(
@@ -230,6 +254,28 @@ def test_unreadable_cluster_document_prunes_and_moves_nothing(compile_small, con
     assert result.unreadable_clusters == {"b"}
     assert sorted(map(str, result.units)) == ["bundle/base@a", "function/chat/h100-1@a"]
     assert CHAT not in result.held
+    assert "GO4002" not in {f.code for f in result.findings}, "what is pinned there does not wait for a place"
+
+
+def test_a_cluster_document_under_an_odd_name_still_is_that_cluster(compile_small, small):
+    result = compile_small({"clusters/b.yaml": None, "clusters/b.yml": small().files["clusters/b.yaml"]})
+    assert (result.complete, result.unreadable_clusters) == (False, {"b"})
+
+
+def test_gpus_that_just_suffice_are_no_finding(compile_small, small):
+    text = small().files["functions/chat/deployment.yaml"] + "      instanceType: H100x2\n      clusters: [a]\n"
+    for instances, codes in ((4, set()), (5, {"GO5005"})):
+        asked = text.replace("minInstances: 2", f"minInstances: {instances}")
+        result = compile_small({"functions/chat/deployment.yaml": asked})
+        assert {f.code for f in result.findings} & {"GO5005"} == codes
+
+
+def test_an_empty_secret_is_sent_without_data(compile_small):
+    """Data that somebody puts into it on the cluster is then never ours to take away."""
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: web}\ndata: {}\nstringData: {}\n"
+    result = compile_small({"bundles/base/objects.yaml": secret})
+    (desired,) = next(u for k, u in result.units.items() if k.kind is WorkloadKind.BUNDLE).objects
+    assert desired.body.keys() == {"apiVersion", "kind", "metadata"}
 
 
 def test_unpinned_instance_waits_for_an_unreadable_cluster_document(compile_small):

@@ -49,6 +49,11 @@ def test_proven_delete_carries_uid_and_version() -> None:
             "our labels",
             id="other set",
         ),
+        pytest.param(
+            live(labels={"gitops/reconciler": "other", "applyset.kubernetes.io/part-of": "set"}),
+            "our labels",
+            id="another reconciler's",
+        ),
         pytest.param(live(managedFields=[]), "field manager", id="r10 label copied by an operator"),
         pytest.param(live(ownerReferences=[{"controller": True}]), "controller", id="owned by a controller"),
     ],
@@ -67,6 +72,14 @@ def test_r06_an_object_that_another_unit_declares_is_a_member_until_that_one_has
     decision = decide(obj=taken, declared={REF})
     assert (decision.verdict, decision.forget) == (Verdict.KEEP, True)
     assert decide(obj=None, declared={REF}).verdict is Verdict.GONE
+
+
+def test_what_was_just_applied_under_another_group_is_renamed_and_not_deleted() -> None:
+    """An Ingress of extensions and of networking.k8s.io is one object: deleting the old name deletes the new one."""
+    options: Any = {"applyset": "set", "reconciler": "demo", "manager": "gitops-demo", "declared": set()}
+    decision = decide_prune(MEMBER, live(), applied_uids={"uid-a"}, **options)
+    assert (decision.verdict, decision.forget) == (Verdict.KEEP, True)
+    assert decide_prune(MEMBER, live(), applied_uids={"uid-b"}, **options).verdict is Verdict.DELETE
 
 
 def test_r04_a_member_recorded_before_a_crash_has_no_uid_and_is_proven_by_label_and_manager() -> None:
@@ -103,6 +116,14 @@ def fuse(count: int, size: int, *, declared: bool = True, globs: tuple[str, ...]
 def test_r11_a_commit_that_drops_most_of_a_unit_is_stopped() -> None:
     assert "34 of the unit's 40 objects" in fuse(34, 40)[UNIT]
     assert fuse(3, 40) == {}
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "stopped"),
+    [(20, 40, False), (21, 40, True), (3, 4, True), (2, 4, False), (3, 3, False), (50, 500, False), (51, 500, True)],
+)
+def test_r11_the_fuse_blows_above_its_limits_and_not_at_them(count: int, size: int, stopped: bool) -> None:
+    assert bool(fuse(count, size)) is stopped
 
 
 def test_a_unit_that_left_git_is_meant_to_go_but_not_a_hundred_objects_at_once() -> None:

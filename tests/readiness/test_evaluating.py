@@ -43,6 +43,17 @@ BUSY = {"status": "Progressing", "phase": {"in": ["bad", "busy"]}}
 GOOD = {"status": "Ready", "phase": {"in": ["good"]}}
 
 
+def test_a_condition_about_an_earlier_spec_does_not_count(make: Make, now: float) -> None:
+    """The operator has seen the new spec and not judged it yet: it still shows the old Ready."""
+    rule = {"status": "Ready", "conditions": [{"type": "Ready", "status": "True"}]}
+    rules = mapping(rule, generation={"mode": "auto"}, otherwise={"status": "Progressing"})
+    for seen, status in ((1, Status.PROGRESSING), (2, Status.READY)):
+        condition = {"type": "Ready", "status": "True", "observedGeneration": seen}
+        found = {"observedGeneration": 2, "conditions": [condition]}
+        obj = make("example.com/v1", "Thing", metadata={"uid": "u", "generation": 2}, status=found)
+        assert evaluate(obj, rules, now=now)[0].status is status
+
+
 def test_a_hold_counts_only_without_a_break(make: Make, now: float) -> None:
     rules = mapping(BAD, BUSY, GOOD)
     status, memory = evaluate(thing(make, "good"), rules, now=now)

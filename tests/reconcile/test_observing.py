@@ -131,6 +131,15 @@ def test_what_admission_made_of_our_apply_is_the_baseline(kit: Any, seen: Any, w
     assert settled.applied == web.digest
 
 
+def test_ownership_lost_beside_what_admission_overrides_is_mended(kit: Any, seen: Any, web: Any, settled: Any) -> None:
+    settled.overridden = (("data", "level"),)
+    taken = kit.live(web, version="11", data={"level": "mutated", "mode": "fast"})
+    (ours,) = taken["metadata"]["managedFields"]
+    del ours["fieldsV1"]["f:data"]["f:mode"]
+    assert seen(settled, web, taken).sighting is Sighting.LOST
+    assert settled.applied == b""
+
+
 def test_drift_beside_what_admission_overrides_is_drift(kit: Any, seen: Any, web: Any, settled: Any) -> None:
     settled.overridden = (("data", "level"),)
     changed = kit.edited(web, mode="slow")

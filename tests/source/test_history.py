@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 from controlplane_kit.gitserver import Repository
 
+from gitops.model.identity import Commit
 from gitops.source.history import ALLOW_PRUNE, trailer_values
 from gitops.source.mirror import Mirror
+from gitops.source.sources import GitSource
+from gitops.source.status_branch import Author
 
 MakeMirror = Callable[..., Mirror]
 
@@ -64,6 +67,21 @@ def test_all_commits_since_the_last_applied_count(upstream: Repository, make_mir
     assert mirror.commits_between(head, head).commits == ()
     cut = mirror.commits_between(applied, head, limit=2)
     assert (len(cut.commits), cut.complete) == (2, False)
+
+
+async def test_of_several_starts_the_newest_counts(upstream: Repository, make_mirror: MakeMirror) -> None:
+    """Parents name the commits that last changed their units: what was allowed before the newest is used up."""
+    starts = [upstream.commit({"a": "1"}, "one")]
+    upstream.commit({"a": "2"}, "two\n\nGitops-Allow-Prune: function/old/*")
+    starts.append(upstream.commit({"a": "3"}, "three"))
+    head = upstream.commit({"a": "4"}, "four\n\nGitops-Allow-Prune: function/new/*")
+    source = GitSource(lambda: make_mirror(upstream.url), author=Author())
+    await source.open()
+    await source.look()
+    for order in (starts, starts[::-1], [*starts, "0" * 40]):
+        history = await source.history([Commit(c) for c in order], Commit(head))
+        assert history.allowed_prunes() == ("function/new/*",)
+    await source.close()
 
 
 def test_without_a_known_start_only_the_head_counts(upstream: Repository, make_mirror: MakeMirror) -> None:
