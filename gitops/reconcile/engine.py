@@ -54,6 +54,7 @@ class Engine:
         self._reconciler: ReconcilerName | None = None
         self._status_branch = ""
         self._source_problem = ""
+        self._blind = False  # the last look at the repository failed
         self._source_sentence = ""
         self._consents = Consents(source)
         self._dirty_units: set[UnitKey] = set()
@@ -172,14 +173,18 @@ class Engine:
             commit, sentence = await self._source.look()
         except (SourceError, OSError) as error:
             if str(error) != self._source_problem:
-                _log.error("the repository cannot be read, the last good head stays: %s", error)
-            self._source_problem = str(error)
+                stays = "" if self._head is None else ", the last good head stays"
+                _log.error("the repository cannot be read%s: %s", stays, error)
+            self._source_problem, self._blind = str(error), True
             self._context.metrics.fetched("failed")
             commit = None
         else:
+            if self._blind:
+                _log.info("the repository can be read again")
+            self._blind = False
             self._source_problem = ""
             self._context.metrics.fetched("ok")
-            if sentence != self._source_sentence:
+            if sentence and sentence != self._source_sentence:
                 _log.info("%s", sentence)
             self._source_sentence = sentence
         known = None if self._head is None else self._head.commit

@@ -16,7 +16,7 @@ from gitops.model.identity import Commit, ReconcilerName
 from gitops.model.trees import FileTree
 from gitops.source.folders import FolderTree
 from gitops.source.history import History
-from gitops.source.mirror import Mirror
+from gitops.source.mirror import FetchKind, Mirror
 from gitops.source.status_branch import Author, StatusBranch
 from gitops.source.status_folder import StatusFolder
 from gitops.source.statuses import StatusStore
@@ -39,7 +39,8 @@ class Source(Protocol):
     def branch(self) -> str: ...
 
     async def look(self) -> tuple[Commit | None, str]:
-        """(head in force, one sentence about this look). Raises SourceError or OSError; what is known stays then."""
+        """(head in force, one sentence about this look, "" when nothing is new). Raises SourceError or OSError; what is
+        known stays then."""
         ...
 
     async def tree(self, commit: Commit) -> FileTree | None:
@@ -87,7 +88,7 @@ class GitSource:
 
     async def look(self) -> tuple[Commit | None, str]:
         outcome = await self.call(self._mirrored().fetch)
-        return outcome.head, outcome.sentence
+        return outcome.head, "" if outcome.kind is FetchKind.UNCHANGED else outcome.sentence
 
     async def tree(self, commit: Commit) -> FileTree | None:
         mirror = self._mirrored()

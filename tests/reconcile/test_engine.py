@@ -124,6 +124,26 @@ async def test_a_defect_in_a_look_ends_nothing(context: Any, folder: Folder) -> 
         assert engine.health().source_problem == ""
 
 
+async def test_the_log_tells_when_the_repository_cannot_be_read_and_when_it_can_again_and_no_quiet_look(
+    context: Any, folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="gitops.reconcile.engine")
+    async with running(context, folder) as engine:
+        await until(lambda: engine.health().head)
+        caplog.clear()
+        for failing in (None, SourceError(SourceErrorClass.UNREACHABLE, "no route"), None, None):
+            folder.failing = failing
+            looks = folder.looks
+            engine.request_fetch()
+            await until(lambda seen=looks: folder.looks > seen)
+            await until(lambda: not engine._busy)
+    lines = [r.message for r in caplog.records]
+    assert lines == [
+        "the repository cannot be read, the last good head stays: no route",
+        "the repository can be read again",
+    ]
+
+
 async def test_a_renamed_reconciler_is_refused_and_the_last_good_head_stays(context: Any, folder: Folder) -> None:
     """Its objects would be labelled anew, leave the watches and be fought for."""
     async with running(context, folder) as engine:
