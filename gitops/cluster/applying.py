@@ -31,7 +31,8 @@ Path = tuple[str | int, ...]
 
 
 def manager_name(reconciler: str) -> str:
-    """The field manager of a reconciler: `gitops-<name>`, stable for ever on a claimed cluster."""
+    """The field manager of a reconciler: `gitops-<name>`, stable for ever on a claimed cluster, and unusual, so that no
+    other client shares it."""
     return f"gitops-{reconciler}"
 
 

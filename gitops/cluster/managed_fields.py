@@ -135,11 +135,6 @@ def has_fields(node: Tree) -> bool:
     return any(name.startswith("f:") for name in node)
 
 
-def has_items(node: Tree) -> bool:
-    """Whether it owns list items one by one: what it describes is a keyed list or a set."""
-    return any(name[:2] in ("k:", "v:") for name in node)
-
-
 def child(node: Tree, element: Element) -> Tree | None:
     """The node one step further; None when nothing there is owned. Keys compare by value, not by their text."""
     if element.kind is ElementKind.FIELD:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gitops.cluster import list_items
 from gitops.cluster.list_items import Layout
-from gitops.cluster.managed_fields import Element, ElementKind, OwnedPath, Tree, child, tree_of
+from gitops.cluster.managed_fields import Element, ElementKind, Tree, child, tree_of
 from gitops.cluster.values import Path
 
 SERVER_ROOT = frozenset({"apiVersion", "kind", "status"})
@@ -81,14 +81,6 @@ def _item_element(items: list[Any], position: int, node: Tree | None) -> Element
         if len(same_name) == 1:
             return Element(ElementKind.KEY, (("name", item["name"]),))
     return None
-
-
-def describe_owned(path: OwnedPath) -> str:
-    """An owned path as people read it."""
-    text = ""
-    for element in path:
-        text += _field(element.value, first=not text) if element.kind is ElementKind.FIELD else str(element)
-    return text or "(object)"
 
 
 _PLAIN = re.compile(r"[A-Za-z_$][\w$-]*\Z")

@@ -73,10 +73,6 @@ class FunctionPlan:
     instances: tuple[Instance, ...]
     findings: tuple[Finding, ...]
 
-    @property
-    def sound(self) -> bool:
-        return not any(f.severity == Severity.ERROR for f in self.findings)
-
 
 def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     """Read the two documents and resolve the files they name."""

@@ -86,9 +86,6 @@ class Unit:
     service_port: int | None = None
     base_digest: str = ""  # over a Function's base before overlays: must not change under one version
 
-    def by_ref(self) -> dict[ObjectRef, DesiredObject]:
-        return {o.ref: o for o in self.objects}
-
 
 @dataclass(frozen=True, slots=True)
 class Compilation:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gitops.cluster.applying import manager_name
 from gitops.model.identity import (
     ClusterName,
     Commit,
@@ -30,11 +31,6 @@ from gitops.readiness.statuses import AppliedMark, Outlook
 from gitops.reconcile.fights import Heat
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.report.drift import DriftRecord
-
-
-def field_manager(reconciler: ReconcilerName) -> str:
-    """The field manager of every apply: unusual and one per reconciler, so that no other client shares it."""
-    return f"gitops-{reconciler}"
 
 
 @dataclass(slots=True)
@@ -106,7 +102,7 @@ class ClusterState:
     def __init__(self, name: ClusterName, reconciler: ReconcilerName) -> None:
         self.name = name
         self.reconciler = reconciler
-        self.manager = field_manager(reconciler)
+        self.manager = manager_name(reconciler)
         self.assignment: Assignment | None = None
         self.parents: dict[UnitKey, ParentRecord] = {}
         self.objects: dict[ObjectRef, ObjectRecord] = {}

@@ -176,11 +176,6 @@ def render_workload(report: WorkloadReport, *, previous: bytes | None = None) ->
     return workload_path(report.workload), emit(body, previous)
 
 
-def render_function(report: WorkloadReport, *, previous: bytes | None = None) -> tuple[str, bytes]:
-    """(path, content) of a Function's file."""
-    return render_workload(report, previous=previous)
-
-
 def render_cluster(status: ClusterStatus, *, previous: bytes | None = None) -> tuple[str, bytes]:
     """(path, content) of a cluster's file."""
     body: dict[str, Any] = {

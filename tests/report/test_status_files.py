@@ -21,10 +21,10 @@ from gitops.report.status_files import (
     WorkloadReport,
     read_since,
     render_cluster,
-    render_function,
     render_placements,
     render_unit,
     render_unreachable,
+    render_workload,
     stamp,
 )
 
@@ -201,7 +201,7 @@ def test_i5_no_credential_reaches_a_file() -> None:
 
 def test_lists_are_bounded() -> None:
     views = [InstanceView(UnitKey.parse(f"function/f/h-{n}@c"), Status.READY, AT) for n in range(300)]
-    body = yaml.safe_load(render_function(function(*views))[1])
+    body = yaml.safe_load(render_workload(function(*views))[1])
     assert (len(body["instances"]), body["instancesOmitted"]) == (100, 200)
 
 
@@ -228,12 +228,12 @@ def test_cluster_and_placements() -> None:
 
 
 def test_a_restart_takes_since_and_activity_from_the_file() -> None:
-    _, data = render_function(function(view(Status.READY)))
+    _, data = render_workload(function(view(Status.READY)))
     previous = read_since(data)
     assert previous is not None
     assert (previous.state, previous.since, previous.previously_active) == ("ACTIVE", AT, True)
     again = function(view(Status.READY), previous=previous.pair)
-    assert render_function(again, previous=data)[1] == data
+    assert render_workload(again, previous=data)[1] == data
     _, data = render_unit(report(unit(Status.READY)))
     restored = read_since(data)
     assert restored is not None
