@@ -80,8 +80,8 @@ async def load_access(kubeconfig: Path) -> Access:
         )
         context = _ssl_context(configuration) if configuration.host.startswith("https:") else None
     except (config.ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-        # Of YAML errors only the kind is told: their text quotes the file.
-        words = type(error).__name__ if isinstance(error, yaml.YAMLError) else str(error)
+        # Of YAML errors nothing more is told: their text quotes the file.
+        words = "it is not valid YAML" if isinstance(error, yaml.YAMLError) else str(error)
         # Unchained: a traceback would show what quotes the file after all.
         raise _unusable(f"kubeconfig cannot be used: {words}") from None
     if "exec" in user and not (configuration.api_key.get("BearerToken") or configuration.cert_file):

@@ -19,6 +19,7 @@ from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.cluster.objects import Objects, complete, incomplete
 from gitops.cluster.values import holds
+from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind, ObjectRef
 from gitops.plan.units import DesiredObject
 
@@ -26,8 +27,6 @@ APPLY_PATCH = "application/apply-patch+yaml"
 """JSON is YAML: the body is JSON, which needs no YAML writer and has no surprises of type."""
 
 MAX_WARNINGS = 5
-
-Path = tuple[str | int, ...]
 
 
 def manager_name(reconciler: str) -> str:

@@ -22,13 +22,13 @@ from gitops.cluster.values import (
     MASK,
     MASK_OTHER,
     Match,
-    Path,
     conceal,
     is_meaningless,
     is_zero,
     same,
     same_scalar,
 )
+from gitops.manifests.lines import Path
 
 
 class DifferenceKind(enum.StrEnum):

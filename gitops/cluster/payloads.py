@@ -9,25 +9,13 @@ from typing import Any
 from gitops.cluster import list_items
 from gitops.cluster.list_items import Layout
 from gitops.cluster.managed_fields import Element, ElementKind, Tree, child, tree_of
-from gitops.cluster.values import Path
+from gitops.manifests import sanitizing
+from gitops.manifests.lines import Path
 
 SERVER_ROOT = frozenset({"apiVersion", "kind", "status"})
 """Members of an object that an apply to the main resource never owns (managedfields, stripmeta; rest, ResetFields)."""
 
-SERVER_METADATA = frozenset(
-    {
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-        "selfLink",
-    }
-)
+SERVER_METADATA = frozenset({"name", "namespace", *sanitizing.SERVER_METADATA})
 """Members of metadata that are stripped from every set of owned fields; uid and resourceVersion are preconditions."""
 
 

@@ -13,10 +13,8 @@ import re
 from typing import Any, Final
 
 from gitops.manifests import quantities
+from gitops.manifests.lines import Path
 from gitops.policy.credentials import looks_like
-
-Path = tuple[str | int, ...]
-"""Keys and list positions of the declared payload."""
 
 
 class Absent(enum.Enum):
@@ -49,8 +47,6 @@ class Match(enum.IntEnum):
 
 # -- sameness --------------------------------------------------------------------------------------------------------
 
-_RESOURCE_LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead", "podFixed"})
-_LIMIT_RANGE_LISTS = frozenset({"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit", "divisor", "averageValue", "targetAverageValue"})
 
 
@@ -59,9 +55,9 @@ def is_quantity(path: Path) -> bool:
     resources that embed pod templates repeat. A plain text field elsewhere is never taken for one."""
     last = path[-1] if path else ""
     parent = path[-2] if len(path) > 1 else ""
-    if last in _QUANTITY_FIELDS or not _RESOURCE_LISTS.isdisjoint(path[-3:-1]):
+    if last in _QUANTITY_FIELDS or not quantities.RESOURCE_LISTS.isdisjoint(path[-3:-1]):
         return True  # one map more in between: `resources.limits.custom` of Dynamo
-    if parent in _LIMIT_RANGE_LISTS and len(path) > 3 and path[-4] == "limits":
+    if parent in quantities.LIMIT_RANGE_LISTS and len(path) > 3 and path[-4] == "limits":
         return True
     return last == "value" and parent == "target"
 

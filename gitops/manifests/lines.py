@@ -20,6 +20,15 @@ from zlib import crc32
 Path = tuple[str | int, ...]
 """Keys and list positions from the root of a document."""
 
+
+def dotted(path: Path) -> str:
+    """`spec.gpuSpecifications[0].id`, as people write it; "" for the root."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
 ROOT = 0
 """Hash of the empty path."""
 

@@ -126,9 +126,13 @@ def _print_decimal(value: Fraction, *, exponent_form: bool) -> str:
 
 # Only maps that are resource lists beyond doubt are touched: a number turned into text where the schema wants a number
 # would be refused by the server.
-_LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead", "podFixed"})
-_LIMIT_RANGE = frozenset({"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"})
-_ALSO = {"LimitRange": _LIMIT_RANGE, "NIMCache": frozenset({"resources"})}
+RESOURCE_LISTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead", "podFixed"})
+"""Keys of resource lists (core/v1: maps from resource to quantity) of any kind."""
+
+LIMIT_RANGE_LISTS = frozenset({"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"})
+"""Keys of those that a LimitRange has beside them."""
+
+_ALSO = {"LimitRange": LIMIT_RANGE_LISTS, "NIMCache": frozenset({"resources"})}
 """Resource lists of single kinds: a NIMCache has cpu and memory right under `resources`."""
 _SINGLE: dict[str, frozenset[str]] = {
     "sizeLimit": frozenset({"emptyDir"}),
@@ -153,7 +157,11 @@ _RESOURCE = re.compile(
 def canonical_resources(body: Any) -> Any:
     """The value with canonical quantities; the same value where nothing changes, otherwise copied along the way."""
     kind = body.get("kind") if isinstance(body, dict) else None
-    return _walk(body, parent="", lists=_LISTS | _ALSO.get(kind, frozenset()) if isinstance(kind, str) else _LISTS)
+    return _walk(
+        body,
+        parent="",
+        lists=RESOURCE_LISTS | _ALSO.get(kind, frozenset()) if isinstance(kind, str) else RESOURCE_LISTS,
+    )
 
 
 def _walk(value: Any, *, parent: str, lists: frozenset[str]) -> Any:

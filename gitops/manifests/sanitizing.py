@@ -19,7 +19,7 @@ from gitops.manifests import codes
 from gitops.manifests.canonical import canonical_json, copy_json
 from gitops.manifests.lines import Path
 
-_SERVER_METADATA = (
+SERVER_METADATA = (
     "managedFields",
     "resourceVersion",
     "uid",
@@ -29,6 +29,8 @@ _SERVER_METADATA = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
+"""Fields of metadata that only the API server writes."""
+
 _SERVER_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision")
 
 _EMPTY_MEANS_ABSENT = frozenset(
@@ -94,7 +96,7 @@ def _find_nulls(value: Any, path: Path, found: list[Path]) -> None:
 
 
 def _strip_server_metadata(metadata: dict[str, Any], notes: list[Note]) -> None:
-    for key in _SERVER_METADATA:
+    for key in SERVER_METADATA:
         if key in metadata:
             del metadata[key]
             notes.append(_server_owned(("metadata", key)))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gitops.manifests import sanitizing
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
@@ -23,20 +24,7 @@ RESERVED_PREFIXES = ("gitops/", "applyset.kubernetes.io/")
 _DIRECTIVES = frozenset({"$patch", "$retainKeys"})
 _DIRECTIVE_PREFIXES = ("$setElementOrder/", "$deleteFromPrimitiveList/")
 
-_OWNERSHIP = frozenset(
-    {
-        "finalizers",
-        "ownerReferences",
-        "managedFields",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "selfLink",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    }
-)
+_OWNERSHIP = frozenset({"finalizers", "ownerReferences", *sanitizing.SERVER_METADATA})
 
 
 @dataclass(frozen=True, slots=True, order=True)

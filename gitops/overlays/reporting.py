@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gitops.manifests.lines import Path
+from gitops.manifests.lines import dotted
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.model.identity import ObjectRef, WorkloadRef
@@ -19,7 +19,7 @@ def override_findings(
 ) -> Iterator[Finding]:
     """List items that disappear, values whose type changes, overlays that override each other."""
     for override in overridden:
-        where = _shown(override.path)
+        where = dotted(override.path)
         problems = []
         if names := override.vanished:
             more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
@@ -32,10 +32,3 @@ def override_findings(
         for code, message in problems:
             message = f"{message} (before: {override.before_origin})"
             yield finding(code, message, override.after_origin, object=object, workload=workload, path=override.path)
-
-
-def _shown(path: Path) -> str:
-    text = ""
-    for segment in path:
-        text += f"[{segment}]" if isinstance(segment, int) else f".{segment}"
-    return text.removeprefix(".")

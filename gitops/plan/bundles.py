@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import Bundle
@@ -14,7 +15,6 @@ from gitops.model.trees import TreeEntry
 from gitops.plan import codes
 from gitops.plan.bases import Base, BaseObject, read_base
 from gitops.plan.building import CleanObject, Marks, clean, finish
-from gitops.plan.documents import Path
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import OURS, is_instance_namespace
 from gitops.plan.ordering import defined_kind
@@ -135,10 +135,10 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
             mode = stricter(context.clusters[cluster].document.spec.mode, bundle.spec.mode)
             units.append(Unit(key, content, context.tree.commit, "", desired, mode))
         findings += reader.findings
-    if any(f.severity == Severity.ERROR for f in findings):
-        units = []
+    if not any(f.severity == Severity.ERROR for f in findings):
+        return WorkloadResult(tuple(units), tuple(findings))
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None
-    return WorkloadResult(tuple(units), tuple(findings), named=named)
+    return WorkloadResult((), tuple(findings), named=named)
 
 
 def _spellings(refs: Iterable[ObjectRef]) -> Iterable[ObjectRef]:

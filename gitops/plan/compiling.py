@@ -17,6 +17,7 @@ from gitops.model.documents import Cluster, Repository
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.trees import FileTree
+from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
 from gitops.plan.crosschecks import check_capacity, check_units
@@ -26,7 +27,6 @@ from gitops.plan.loading import Loader
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.policy import codes as policy_codes
-from gitops.policy.annotations import OUR_PREFIXES
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.registry import OperatorRegistry
 
@@ -298,7 +298,7 @@ def _check_cluster(entry: ClusterEntry, name: str, repository: Repository) -> It
     template = cluster.spec.namespaceTemplate
     for field, values in (("labels", template.labels), ("annotations", template.annotations)):
         for key in sorted(values):
-            if key.startswith(OUR_PREFIXES):
+            if key.startswith(RESERVED_PREFIXES):
                 origin = Origin(entry.file, entry.lines.line_of(("spec", "namespaceTemplate", field, key)))
                 yield finding(policy_codes.OUR_METADATA, f"{key} is written by the reconciler only", origin)
     seen: set[str] = set()

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gitops.manifests.lines import Path, dotted
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import API_VERSION, KINDS, Document, Use, written_fields
@@ -21,7 +22,6 @@ from gitops.model.identity import WorkloadRef
 from gitops.plan import codes
 
 D = TypeVar("D", bound=Document)
-Path = tuple[str | int, ...]
 
 _TYPE_WORDS = {
     "string_type": "text",
@@ -33,14 +33,6 @@ _TYPE_WORDS = {
     "model_type": "a map",
     "model_attributes_type": "a map",
 }
-
-
-def dotted(path: Path) -> str:
-    """`spec.gpuSpecifications[0].id`, as people write it."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text or "the document"
 
 
 def typed(
@@ -87,7 +79,7 @@ def _explain(
 ) -> Finding:
     kind = detail["type"]
     path = _path_in(document.body, detail["loc"])
-    where = dotted(path)
+    where = dotted(path) or "the document"
     if kind == "missing":
         return _at(document, path, codes.MISSING_FIELD, f"{where} is missing", workload)
     if kind == "extra_forbidden":

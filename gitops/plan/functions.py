@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops.manifests.canonical import canonical_json, digest
+from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import Function, FunctionDeployment, GpuSpecification, Patch
@@ -19,7 +20,6 @@ from gitops.model.trees import TreeEntry
 from gitops.plan import codes
 from gitops.plan.bases import Base, BaseObject, read_base
 from gitops.plan.building import CleanObject, Marks, clean, finish, in_namespace, namespace_object
-from gitops.plan.documents import Path
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import instance_namespace, refused_for_function
 from gitops.plan.patching import BoundPatch, PatchReader, merge

@@ -1,7 +1,7 @@
 """Files of a tree to parsed documents, each blob parsed once while it is in use.
 
-The cache is keyed by path and content id (lines and messages name the path) and bounded: what stays in memory for good
-are the compiled units, not the parsed text.
+The cache is keyed by path and content id (lines and messages name the path) and bounded by the text it stands for:
+parsed, a text takes about fifteen times its size, and what stays in memory for good are the compiled units.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from gitops.model.identity import WorkloadRef
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.documents import typed
+
+CACHED_BYTES = 128 * 1024
+"""Of text whose documents are kept: the repository's and the clusters' documents, and what the last workloads share."""
 
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 """First bytes of a Git LFS pointer file (git-lfs specification, "The Pointer")."""
@@ -38,16 +41,17 @@ class Loaded:
 class Loader:
     """Reads files of one tree after another; not thread-safe."""
 
-    def __init__(self, *, capacity: int = 512) -> None:
-        self._cache: OrderedDict[tuple[str, str], ReadResult] = OrderedDict()
+    def __init__(self, *, capacity: int = CACHED_BYTES) -> None:
+        self._cache: OrderedDict[tuple[str, str], tuple[ReadResult, int]] = OrderedDict()  # with the text's bytes
+        self._cached = 0
         self._capacity = capacity
         self.parsed = 0  # files parsed since the start: what caches are measured by
 
     def load(self, tree: FileTree, entry: TreeEntry, *, workload: WorkloadRef | None = None) -> Loaded:
         """All documents of a file. What is wrong with the file comes as findings of the workload."""
         key = (entry.path, entry.content_id)
-        result = self._cache.get(key)
-        if result is None:
+        known = self._cache.get(key)
+        if known is None:
             try:
                 data = tree.read(entry.path)
             except OSError as error:
@@ -55,10 +59,9 @@ class Loader:
                 found = finding(codes.NO_SUCH_FILE, message, Origin(entry.path), workload=workload)
                 return Loaded((), (found,), False)
             result = self._parse(data, entry.path)
-            self._cache[key] = result
-            if len(self._cache) > self._capacity:
-                self._cache.popitem(last=False)
+            self._keep(key, result, len(data))
         else:
+            result = known[0]
             self._cache.move_to_end(key)
         findings = result.findings
         if workload is not None:
@@ -81,6 +84,14 @@ class Loader:
         document = loaded.documents[0]
         parsed, findings = typed(document, model, workload=workload)
         return document, parsed, (*loaded.findings, *findings)
+
+    def _keep(self, key: tuple[str, str], result: ReadResult, size: int) -> None:
+        """The last file always, however large: it may be used again at once."""
+        self._cache[key] = (result, size)
+        self._cached += size
+        while self._cached > self._capacity and len(self._cache) > 1:
+            _, (_, dropped) = self._cache.popitem(last=False)
+            self._cached -= dropped
 
     def _parse(self, data: bytes, path: str) -> ReadResult:
         if data.startswith(LFS_MARK):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.documents import InlinePatch, Patch
@@ -22,7 +23,6 @@ from gitops.overlays.provenance import Provenance
 from gitops.overlays.reporting import override_findings
 from gitops.plan import codes
 from gitops.plan.bases import BaseObject
-from gitops.plan.documents import Path
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
 

@@ -17,9 +17,7 @@ from typing import Any
 from gitops.model.identity import GroupKind, ObjectRef, UnitKey
 from gitops.plan.parents import Member
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
-
-ALLOW_DELETE_ANNOTATION = "gitops/allow-delete"
-"""Opt-in on an object that holds data: `"true"` lets it be pruned."""
+from gitops.policy.annotations import ALLOW_DELETE
 
 ALLOW_PRUNE_TRAILER = "Gitops-Allow-Prune"
 
@@ -88,9 +86,7 @@ def decide_prune(
     if metadata.get("deletionTimestamp"):
         return PruneDecision(Verdict.GOING, member, _going(metadata), uid=uid)
     if member.ref.group_kind in DATA_KINDS and not _consents(metadata):
-        return keep(
-            f'it holds data; annotate it with {ALLOW_DELETE_ANNOTATION}: "true" to have it deleted', forget=False
-        )
+        return keep(f'it holds data; annotate it with {ALLOW_DELETE}: "true" to have it deleted', forget=False)
     return PruneDecision(Verdict.DELETE, member, uid=uid, resource_version=metadata.get("resourceVersion", ""))
 
 
@@ -102,7 +98,7 @@ def _has_entry(metadata: Mapping[str, Any], manager: str) -> bool:
 
 
 def _consents(metadata: Mapping[str, Any]) -> bool:
-    return bool((metadata.get("annotations") or {}).get(ALLOW_DELETE_ANNOTATION) == "true")
+    return bool((metadata.get("annotations") or {}).get(ALLOW_DELETE) == "true")
 
 
 def _going(metadata: Mapping[str, Any]) -> str:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
-from gitops.manifests.lines import LineMap
+from gitops.manifests.lines import LineMap, Path
 from gitops.model.catalogue import finding
 from gitops.model.documents import Cluster, Document, InlinePatch, Patch
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
-from gitops.plan.documents import Path
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.units import Mode, Unit

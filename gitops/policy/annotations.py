@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-OUR_PREFIXES = ("gitops/", "applyset.kubernetes.io/")
-
 DEPENDS_ON = "gitops/depends-on"
 """`Kind.group/name` or `Kind.group/namespace/name`, separated by commas: objects of the unit that go first."""
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from gitops.manifests.lines import Path
+
 _SHAPES: tuple[tuple[str, str], ...] = (
     ("a private key", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
     ("a GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})"),
@@ -28,8 +30,6 @@ _SHAPES: tuple[tuple[str, str], ...] = (
 _ANY = re.compile("|".join(f"(?:{pattern})" for _, pattern in _SHAPES))
 _COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _SHAPES)
 _SHORTEST = 12
-
-Path = tuple[str | int, ...]
 
 
 def looks_like(text: str) -> str | None:

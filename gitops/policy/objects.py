@@ -9,24 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gitops.manifests.lines import Path, dotted
 from gitops.model.catalogue import finding
 from gitops.model.documents import NameLimit
 from gitops.model.findings import Finding
 from gitops.model.identity import GroupKind, ObjectRef, WorkloadRef
+from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
 from gitops.policy.annotations import (
     ALLOW_CREDENTIAL_LIKE,
     ALLOW_DELETE,
     DEPENDS_ON,
-    OUR_PREFIXES,
     Wishes,
     read_wishes,
 )
 from gitops.policy.credentials import looks_like
 from gitops.policy.registry import OperatorRegistry
-
-Path = tuple[str | int, ...]
 
 TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Maps from text to text wherever Kubernetes and the operators' kinds use the name."""
@@ -98,7 +97,7 @@ class _Judge:
         """Those that only we or an operator may write."""
         reserved = self.registry.reserved_prefixes()
         for key in sorted(self.body["metadata"].get(name, ())):
-            if key.startswith(OUR_PREFIXES) and not (name == "annotations" and key in _ALLOWED):
+            if key.startswith(RESERVED_PREFIXES) and not (name == "annotations" and key in _ALLOWED):
                 self.say(codes.OUR_METADATA, f"{key} is written by the reconciler only", "metadata", name, key)
             elif key.startswith(reserved):
                 self.say(codes.OPERATOR_METADATA, f"{key} is written by its operator only", "metadata", name, key)
@@ -123,7 +122,7 @@ class _Judge:
         """Nulls, credentials and numbers where Kubernetes wants text, in one pass over the object."""
         if isinstance(value, str):
             if len(value) > 11 and not self.out.wishes.allow_credential_like and (what := looks_like(value)):
-                self.say(codes.CREDENTIAL, f"{_dotted(path)} looks like {what}", *path)
+                self.say(codes.CREDENTIAL, f"{dotted(path)} looks like {what}", *path)
         elif isinstance(value, dict):
             text_map = key in TEXT_MAPS and len(path) > 1 and path[-2] != "properties" and not self.is_crd
             for name, child in value.items():
@@ -131,7 +130,7 @@ class _Judge:
                     self._walk(child, (*path, name), name)
                 elif child is None:
                     if not self.is_crd:
-                        self.say(codes.NULL_VALUE, f"{_dotted((*path, name))} is null", *path, name)
+                        self.say(codes.NULL_VALUE, f"{dotted((*path, name))} is null", *path, name)
                 elif text_map:
                     self._not_text(child, (*path, name))
         elif isinstance(value, list):
@@ -142,11 +141,11 @@ class _Judge:
                     if key == "env" and isinstance(child, dict) and isinstance(child.get("value"), int | float):
                         self._not_text(child["value"], (*here, "value"))
                 elif child is None and not self.is_crd:
-                    self.say(codes.NULL_VALUE, f"{_dotted(here)} is null", *here)
+                    self.say(codes.NULL_VALUE, f"{dotted(here)} is null", *here)
 
     def _not_text(self, value: Any, path: Path) -> None:
         written = self.provenance.text_of(path) or ("true" if value is True else "false" if value is False else value)
-        self.say(codes.NOT_TEXT, f'{_dotted(path)} must be text: write "{written}"', *path)
+        self.say(codes.NOT_TEXT, f'{dotted(path)} must be text: write "{written}"', *path)
 
     def _by_kind(self) -> None:
         body, kind = self.body, self.ref.group_kind
@@ -207,10 +206,3 @@ def _names_at(value: Any, parts: list[str], path: Path) -> list[tuple[Path, str]
         return [found for key, child in value.items() for found in _names_at(child, rest, (*path, key))]
     children = enumerate(value) if isinstance(value, list) else ()
     return [found for position, child in children for found in _names_at(child, rest, (*path, position))]
-
-
-def _dotted(path: Path) -> str:
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 from gitops.model.identity import Commit
+from gitops.plan.pruning import ALLOW_PRUNE_TRAILER
 
-ALLOW_PRUNE: Final = "Gitops-Allow-Prune"
 RECONCILER: Final = "Gitops-Reconciler"
 MAX_MESSAGE: Final = 64 * 1024
 MAX_VALUES: Final = 200
@@ -46,7 +46,7 @@ class History:
 
     def allowed_prunes(self) -> tuple[str, ...]:
         """Unit globs that these commits allow to prune, in order, without duplicates."""
-        return tuple(dict.fromkeys(value for commit in self.commits for value in commit.trailers(ALLOW_PRUNE)))
+        return tuple(dict.fromkeys(value for commit in self.commits for value in commit.trailers(ALLOW_PRUNE_TRAILER)))
 
 
 def trailer_values(message: str, key: str) -> tuple[str, ...]:

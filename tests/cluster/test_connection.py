@@ -207,6 +207,14 @@ async def test_an_unusable_kubeconfig_is_told_without_its_content(tmp_path: Path
     assert "abc" not in "".join(traceback.format_exception(failed.value))
 
 
+@pytest.mark.parametrize("data", [b"a: [\n", bytes(range(128, 256))])
+async def test_a_kubeconfig_that_is_no_yaml_is_told_in_words(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(data)
+    with pytest.raises(RequestFailed, match="kubeconfig cannot be used: it is not valid YAML"):
+        await connect(path)
+
+
 async def test_a_missing_kubeconfig_or_failing_plugin_is_unauthorized(scripted: Scripted) -> None:
     for path in (scripted.folder / "nothing", scripted.kubeconfig(plugin(scripted.folder, ""))):
         with pytest.raises(RequestFailed) as failed:

@@ -10,6 +10,7 @@ import pytest
 
 from gitops.cluster.claims import Claim
 from gitops.cluster.connection import Connection
+from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterName, UnitKey
 from gitops.readiness.aggregating import UnitMemory
@@ -69,4 +70,37 @@ async def test_what_was_seen_before_a_refusal_is_not_told_any_more_and_the_refus
     assert [r.message for r in caplog.records] == [words]
     once = once_report(None, {worker.name: worker}, sentence="")
     assert once.clusters == {worker.name: "refused: it is claimed by another repository"}
+    await worker.stop()
+
+
+async def test_why_a_cluster_does_not_answer_is_logged_once_for_each_cause(
+    kit: Any, context: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = [ApiError(ErrorClass.UNAUTHORIZED, message="the kubeconfig is garbage")]
+
+    class Failing(Refusing):
+        async def open(self, cluster: Cluster) -> Connection:
+            raise RequestFailed(errors[-1])
+
+    worker = ClusterWorker(
+        DOCUMENT,
+        reconciler=kit.reconciler,
+        claim=Claim(kit.reconciler, "https://git.example/x.git", ""),
+        connector=Failing(),
+        context=context,
+        parents_known=lambda: None,
+        touched=lambda name, key: None,
+        identities={},
+        recall=lambda key: UnitMemory(),
+    )
+    worker.start()
+    await asyncio.sleep(1800)
+    first = worker.contact.since
+    errors.append(ApiError(ErrorClass.UNREACHABLE, message="connection refused"))
+    await asyncio.sleep(1800)
+    assert [r.message for r in caplog.records] == [
+        "cluster a does not answer: unauthorized: the kubeconfig is garbage",
+        "cluster a still does not answer: unreachable: connection refused",
+    ]
+    assert (worker.contact.message, worker.contact.since) == ("unreachable: connection refused", first)
     await worker.stop()

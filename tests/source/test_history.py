@@ -5,7 +5,8 @@ from collections.abc import Callable
 from controlplane_kit.gitserver import Repository
 
 from gitops.model.identity import Commit
-from gitops.source.history import ALLOW_PRUNE, trailer_values
+from gitops.plan.pruning import ALLOW_PRUNE_TRAILER
+from gitops.source.history import trailer_values
 from gitops.source.mirror import Mirror
 from gitops.source.sources import GitSource
 from gitops.source.status_branch import Author
@@ -27,7 +28,7 @@ gitops-allow-prune: function/embed/*, function/rerank/*
 
 
 def test_trailers_are_found_in_squash_bodies() -> None:
-    assert trailer_values(SQUASHED, ALLOW_PRUNE) == ("function/chat/*", "function/embed/*", "function/rerank/*")
+    assert trailer_values(SQUASHED, ALLOW_PRUNE_TRAILER) == ("function/chat/*", "function/embed/*", "function/rerank/*")
 
 
 def test_what_is_no_trailer() -> None:
@@ -39,8 +40,8 @@ def test_what_is_no_trailer() -> None:
         "Gitops-Allow-Prunes: *",
         "Gitops-Allow-Prune : *",
     ):
-        assert trailer_values(f"title\n\n{body}\n", ALLOW_PRUNE) == (), body
-    assert trailer_values("Gitops-Allow-Prune: *", ALLOW_PRUNE) == (), "the title is not a trailer"
+        assert trailer_values(f"title\n\n{body}\n", ALLOW_PRUNE_TRAILER) == (), body
+    assert trailer_values("Gitops-Allow-Prune: *", ALLOW_PRUNE_TRAILER) == (), "the title is not a trailer"
 
 
 def test_all_commits_since_the_last_applied_count(upstream: Repository, make_mirror: MakeMirror) -> None:
