@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gitops.cluster.claims import Claim
@@ -93,6 +93,7 @@ class ClusterWorker:
         self._session: Session | None = None
         self._heard_at: float | None = None
         self._stopping = False
+        self._failing: ErrorClass | None = None  # how the last try to reach the cluster failed
         self._timers: dict[UnitKey, asyncio.TimerHandle] = {}
         self._moved: set[UnitKey] = set()
         self._judging: asyncio.TimerHandle | None = None
@@ -209,7 +210,7 @@ class ClusterWorker:
                 if message:
                     _log.warning("cluster %s: %s", self.name, message)
                 elif self.contact.reason != "NeverReached":
-                    _log.info("cluster %s answers again", self.name)
+                    _log.info("cluster %s %s again", self.name, "is usable" if self.contact.reachable else "answers")
                 self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
             if not was_reachable and self._session is not None:
                 self._session.recovered()
@@ -223,6 +224,10 @@ class ClusterWorker:
             since = self._heard_at if self._heard_at is not None else self.contact.since
             _log.warning("cluster %s does not answer: %s", self.name, error)
             self._known(Contact(False, since, "Unreachable", str(error)))
+        elif error.cls is not self._failing:  # not the answer of each retry, but another cause is news
+            _log.warning("cluster %s still does not answer: %s", self.name, error)
+            self._known(replace(self.contact, message=str(error)))
+        self._failing = error.cls
         self.settled.set()
 
     def _refused(self, sentence: str) -> None:

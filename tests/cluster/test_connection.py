@@ -212,7 +212,7 @@ async def test_a_kubeconfig_that_is_no_yaml_is_told_in_words(tmp_path: Path, dat
     path = tmp_path / "kubeconfig"
     path.write_bytes(data)
     with pytest.raises(RequestFailed, match="kubeconfig cannot be used: it is not valid YAML"):
-        await connect(path)
+        await Connection.open(path, name=ClusterName("x"))
 
 
 async def test_a_missing_kubeconfig_or_failing_plugin_is_unauthorized(scripted: Scripted) -> None:
