@@ -1,6 +1,7 @@
 """Discovery: against a real API server, and against a scripted proxy for what a healthy one never says."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from controlplane_kit.faults import Answer, Hold, on
 
 from gitops.cluster import discovery as module
 from gitops.cluster.applying import Applier
-from gitops.cluster.connection import Connection
+from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.model.identity import GroupVersionKind, ObjectRef
@@ -202,7 +203,35 @@ async def test_everything_is_asked_anew_after_a_definition_came(connection: Conn
     assert GroupVersionKind("discovery.gitops.example", "v1", "Newcomer") in everything
 
 
-def test_o04_stale_versions_keep_what_was_known() -> None:
+async def test_o04_stale_versions_keep_what_was_known() -> None:
+    """The server of a.example fails: what it served before still does, and what nobody saw is not "not served"."""
+
+    def group(name: str, **version: Any) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "versions": [{"version": "v1", **version}]}
+
+    served = {"resource": "as", "responseKind": {"kind": "A"}, "scope": "Namespaced", "verbs": ["get"]}
+    groups = [group("a.example", resources=[served]), group("b.example")]
+
+    class Server:
+        async def request(self, method: str, path: str, **_: Any) -> Response:
+            body = {"items": groups if path == "/apis" else []}
+            headers = {"Content-Type": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+            return Response(200, headers, json.dumps(body).encode())
+
+    discovery = Discovery(Server(), miss_interval=0.0)  # type: ignore[arg-type]
+    kind = GroupVersionKind("a.example", "v1", "A")
+    assert isinstance(await discovery.find(kind), Resource)
+    groups[0] = group("a.example", freshness="Stale")
+    discovery.invalidate()
+    assert isinstance(await discovery.find(kind), Resource)
+    unseen = await discovery.find(GroupVersionKind("a.example", "v1", "B"))
+    assert isinstance(unseen, ApiError)
+    assert unseen.cls is ErrorClass.RETRY
+    everything = await discovery.everything()
+    assert isinstance(everything, ApiError), "a part of it is not known"
+
+
+def test_o04_stale_versions_are_read() -> None:
     listing = module._read_aggregated(
         {
             "items": [

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+import pytest
 from controlplane_kit.client import MERGE, ApiServer
 from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import Answer, Request
@@ -58,6 +59,9 @@ async def test_40_delete_needs_the_uid_and_version_that_were_read(
     dry = await applier.delete(CONFIG_MAP, ref, uid=uid, resource_version=now, dry_run=True)
     assert dry.error is None
     assert shared_api.get(path) is not None
+    for half in ({"uid": uid, "resource_version": ""}, {"uid": "", "resource_version": now}):
+        with pytest.raises(ValueError, match="needs the uid and the resourceVersion"):
+            await applier.delete(CONFIG_MAP, ref, **half)
     deleted = await applier.delete(CONFIG_MAP, ref, uid=uid, resource_version=now)
     assert deleted.result is DeleteResult.DELETED
     again = await applier.delete(CONFIG_MAP, ref, uid=uid, resource_version=now)

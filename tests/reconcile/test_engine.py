@@ -183,6 +183,34 @@ async def test_parents_that_are_read_while_a_head_is_compiled_are_taken_in_befor
         assert len(compiled) == 2
 
 
+async def test_parents_that_are_read_while_a_head_is_assigned_keep_it_from_being_given_out(
+    context: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(context, folder) as engine:
+        of, given = engine._consents.of, []
+
+        async def consenting(worker: Any, head: Commit) -> Any:
+            given.append(worker.state.assignment)
+            if len(given) == 1:
+                engine._parents_known()
+            return await of(worker, head)
+
+        monkeypatch.setattr(engine._consents, "of", consenting)
+        await until(lambda: engine.workers and values(engine) == ["one"])
+        assert given == [None, None], "nothing was given out before the head was placed anew"
+
+
+async def test_a_cluster_whose_document_cannot_be_read_is_not_let_go(context: Any, folder: Folder) -> None:
+    async with running(context, folder) as engine:
+        await until(lambda: engine.workers and values(engine) == ["one"])
+        before = engine.health().head
+        folder.write({"clusters/a.yaml": "a: [\n", "bundles/web/manifests/two.yaml": "a: [\n"})
+        engine.request_fetch()
+        await until(lambda: engine.health().head != before and not engine.looking)
+        assert values(engine) == ["one"]
+        assert not engine._leaving
+
+
 async def test_a_head_that_could_not_be_compiled_again_is_tried_at_the_next_look(
     context: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
