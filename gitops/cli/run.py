@@ -30,6 +30,7 @@ def run(
     Ctrl-C stops cleanly within 10 s; a second one at once. SIGHUP looks at the repository now.
     """
     import asyncio
+    import signal
 
     from gitops import daemon
 
@@ -46,3 +47,6 @@ def run(
         "log.format": log_format,
     }
     asyncio.run(daemon.run(options.settings_from(config=config, pairs=set_, flags=flags)))
+    # All is done; what is left is the interpreter's own end, which a signal may cut short without a traceback.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
