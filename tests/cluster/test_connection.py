@@ -194,13 +194,14 @@ async def test_exec_plugin_runs_again_only_when_its_token_is_refused(scripted: S
     assert (scripted.folder / "runs").read_text().count("run") == 2
 
 
-async def test_a_redirect_is_not_followed(connection: Connection, scripted: Scripted) -> None:
+async def test_a_redirect_is_not_followed(scripted: Scripted, connect: Connect) -> None:
     """It may lead anywhere, and our token would go along."""
 
     async def away(request: web.Request) -> web.Response:
         return web.Response(status=307, headers={"Location": f"{scripted.url}/elsewhere"})
 
     scripted.handler = away
+    connection = await connect(scripted.kubeconfig())
     answer = await connection.request("GET", "/x")
     assert (answer.status, answer.error().cls) == (307, ErrorClass.UNREACHABLE)
     with pytest.raises(RequestFailed):

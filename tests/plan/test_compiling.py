@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gitops.model.documents import OperatorKind
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import applyset_id, parent_name
@@ -180,6 +181,19 @@ def test_a_namespace_template_that_moves_in_its_file_is_found_where_it_is(compil
         moved[origin.line] = origin.file
     first, second = sorted(moved)
     assert (second - first, set(moved.values())) == (2, {"clusters/a.yaml"})
+
+
+def test_a_function_holds_no_cluster_scoped_kind_even_of_its_operator(small):
+    shipped = OperatorRegistry.shipped()
+    dynamo = shipped.types["dynamo"]
+    cluster_scoped = OperatorKind(
+        group="example.com", version="v1", kind="Fabric", resource="fabrics", scope="Cluster", early=False
+    )
+    spec = dynamo.spec.model_copy(update={"kinds": [*dynamo.spec.kinds, cluster_scoped]})
+    types = {**shipped.types, "dynamo": dynamo.model_copy(update={"spec": spec})}
+    fabric = {"functions/chat/manifests/fabric.yaml": "apiVersion: example.com/v1\nkind: Fabric\nmetadata: {name: f}\n"}
+    result = Compiler(OperatorRegistry.of(types.values())).compile(small(fabric))
+    assert {f.code for f in result.errors} == {"GO4101"}
 
 
 def test_mode_is_the_strictest(compile_small, small):
