@@ -168,7 +168,8 @@ class StatusSettings(Group):
 
 
 class FuseSettings(Group):
-    """Deletions that need a `Gitops-Allow-Prune` trailer in a commit message."""
+    """Deletions that need a `Gitops-Allow-Prune` trailer in a commit message. A folder (`path`) has no commits: raise
+    the limits for as long as it takes."""
 
     count: Annotated[int, Field(ge=0)] = 50
     """Deletions per commit and cluster that go without asking; one more and none happens."""

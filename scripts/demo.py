@@ -28,7 +28,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "controlplane")]
 
-from controlplane_kit.binaries import BinariesMissing, obtain  # noqa: E402
+from controlplane_kit.binaries import BinariesMissing, kubectl, obtain  # noqa: E402
 from controlplane_kit.controlplane import ControlPlane, free_port  # noqa: E402
 
 from gitops.sim.operators import install_definitions  # noqa: E402
@@ -203,7 +203,8 @@ def status_files(origin: Path, folder: str) -> list[dict[str, Any]]:
 
 def tell(folder: Path, settings: Path, url: str) -> None:
     """Where to look and what to try."""
-    a = f"kubectl --kubeconfig {folder}/clusters/dgx-a.yaml"
+    command = "kubectl" if shutil.which("kubectl") else kubectl() or "kubectl"
+    a = f"{command} --kubeconfig {folder}/clusters/dgx-a.yaml"
     graph = "-n fn-llama-chat-h100-0 dgd/llama-chat"
     gitops = f"{sys.executable} -m gitops.cli"
     print(f"""

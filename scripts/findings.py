@@ -43,9 +43,8 @@ def findings_page() -> str:
         "",
         "<!-- Made by scripts/findings.py from the catalogue of codes; edit the `codes` modules. -->",
         "",
-        "What the reconciler says about a repository. Codes are stable; the command line, the daemon, previews and",
-        "SARIF use the same. An **error** holds its workload at the last good commit, a **warning** and an **info**",
-        "hold nothing.",
+        "What the reconciler says about a repository. Codes are stable; `validate`, `plan`, `apply` and the daemon use",
+        "the same. An **error** holds its workload at the last good commit; **warning** and **info** hold nothing.",
         "",
     ]
     for prefix, title in GROUPS.items():
@@ -54,10 +53,16 @@ def findings_page() -> str:
             continue
         lines += [f"## {prefix}xxx: {title}", "", "| code | severity | what | what to do |", "|---|---|---|---|"]
         for entry in entries:
-            what = entry.title[:1].upper() + entry.title[1:] + (f" ({entry.example})" if entry.example else "")
+            what = _sentence_case(entry.title) + (f" ({entry.example})" if entry.example else "")
             lines.append(f"| {entry.code} | {entry.severity} | {_cell(what)} | {_cell(entry.hint)} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _sentence_case(title: str) -> str:
+    """With a capital, unless it begins with a name that is written as it is: `generateName`, `gitops.yaml`."""
+    first = title.partition(" ")[0]
+    return title[:1].upper() + title[1:] if first.isalpha() and first.islower() and len(first) > 1 else title
 
 
 def documents_page(text: str) -> str:

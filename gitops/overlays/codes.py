@@ -9,7 +9,7 @@ DIRECTIVE = define(
     "GO3001",
     Severity.ERROR,
     "strategic merge directive",
-    "Patches here are JSON Merge Patches: lists are replaced whole, null removes a key. Use a JSON Patch for one item.",
+    "Patches here are JSON Merge Patches: lists are replaced whole, null removes a key. Write the whole list.",
     "`$patch: delete`",
 )
 IDENTITY = define(
@@ -42,7 +42,7 @@ ITEMS_GONE = define(
     "GO3101",
     Severity.INFO,
     "overlay replaces a list and drops items",
-    "A merge patch replaces lists whole. Repeat the items that shall stay, or use a JSON Patch.",
+    "A merge patch replaces lists whole. Repeat the items that shall stay.",
 )
 TYPE_CHANGED = define(
     "GO3102", Severity.INFO, "overlay changes the type of a value", "The merged object is validated; look twice."
