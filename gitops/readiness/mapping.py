@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib.resources.abc import Traversable
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from gitops.manifests.reading import read_documents
 from gitops.model.identity import GroupVersionKind
 from gitops.model.status_mappings import StatusMapping, StatusMappingSpec, StatusRule
+from gitops.policy import registry
 from gitops.readiness.expressions import ExpressionError, Tree, compile_expression, fields_used
 from gitops.readiness.statuses import Flag, Status
 
@@ -182,9 +183,9 @@ class Mappings:
         self._generic = self._any["*", "*"]
 
     @classmethod
-    def read(cls, folder: Path, more: Iterable[StatusMapping] = ()) -> Mappings:
-        """The *.yaml files of a folder in order of name, then `more`. Raises MappingError for a bad file."""
-        return cls([*read_documents(folder), *more])
+    def read(cls, folder: Traversable) -> Mappings:
+        """The *.yaml files of a folder in order of name. Trusted data: raises MappingError for a bad file."""
+        return cls(document for file in sorted(folder.iterdir(), key=lambda f: f.name) for document in _documents(file))
 
     def __iter__(self) -> Iterator[CompiledMapping]:
         """Each mapping once, in order of name."""
@@ -203,20 +204,18 @@ class Mappings:
         return gvk in self._exact or (gvk.group, gvk.kind) in self._any
 
 
-def read_documents(folder: Path) -> list[StatusMapping]:
-    """StatusMapping documents of a folder of shipped policies. Raises MappingError naming the file."""
-    found: list[StatusMapping] = []
-    for path in sorted(folder.glob("*.yaml")):
-        for body in yaml.load_all(path.read_bytes(), yaml.CSafeLoader):
-            try:
-                found.append(StatusMapping.model_validate(body))
-            except ValidationError as error:
-                raise MappingError(f"{path.name}: {error}") from error
-    return found
+def _documents(file: Traversable) -> list[StatusMapping]:
+    if not file.name.endswith(".yaml"):
+        return []
+    result = read_documents(file.read_bytes(), file=file.name)
+    if result.findings:
+        raise MappingError("; ".join(map(str, result.findings)))
+    try:
+        return [StatusMapping.model_validate(document.body) for document in result.documents]
+    except ValidationError as error:
+        raise MappingError(f"{file.name}: {error}") from error
 
 
-def shipped_folder() -> Path:
+def shipped_folder() -> Traversable:
     """policies/status of the wheel, or of the checkout this package runs from."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "_data" / "policies" / "status"
-    return inside if inside.is_dir() else package.parent / "policies" / "status"
+    return registry.shipped_folder("policies") / "status"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gitops.model.identity import GroupVersionKind
 from gitops.readiness.evaluating import evaluate, foresee
-from gitops.readiness.mapping import Mappings
+from gitops.readiness.mapping import MappingError, Mappings
 from gitops.readiness.statuses import Flag, ObjectStatus, Status
 
 Make = Callable[..., dict[str, Any]]
@@ -397,3 +398,15 @@ def test_terminating_wins_over_everything(make: Make, judge: Judge) -> None:
     obj["metadata"] |= {"deletionTimestamp": "2026-11-30T11:59:00Z", "finalizers": ["a/b"]}
     status = judge(obj)
     assert (status.status, status.message) == (Status.TERMINATING, "waiting for a/b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: [\n", "kind: StatusMapping\nkind: StatusMapping\n", "kind: StatusMapping\n"],
+    ids=["no YAML", "a key twice", "fields missing"],
+)
+def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    (tmp_path / "README.md").write_text("not read")
+    with pytest.raises(MappingError, match=r"^odd\.yaml"):
+        Mappings.read(tmp_path)
