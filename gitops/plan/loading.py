@@ -6,10 +6,12 @@ parsed, a text takes about fifteen times its size, and what stays in memory for 
 
 from __future__ import annotations
 
+import errno
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from gitops.manifests.codes import FILE_TOO_LARGE
 from gitops.manifests.raw import RawDocument
 from gitops.manifests.reading import ReadResult, read_documents
 from gitops.model.catalogue import finding
@@ -55,8 +57,9 @@ class Loader:
             try:
                 data = tree.read(entry.path)
             except OSError as error:
-                message = f"{entry.path} cannot be read: {type(error).__name__}"
-                found = finding(codes.NO_SUCH_FILE, message, Origin(entry.path), workload=workload)
+                message = f"{entry.path} cannot be read: {error.strerror or type(error).__name__}"
+                code = FILE_TOO_LARGE if error.errno == errno.EFBIG else codes.NO_SUCH_FILE
+                found = finding(code, message, Origin(entry.path), workload=workload)
                 return Loaded((), (found,), False)
             result = self._parse(data, entry.path)
             self._keep(key, result, len(data))

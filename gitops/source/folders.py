@@ -155,7 +155,7 @@ def _read_file(file: str, path: str) -> bytes:
     with _opened(file, path) as handle:
         data = handle.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise OSError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+        raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES} bytes", path)
     return data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pygit2
@@ -67,7 +68,7 @@ class GitTree:
                 oid = pygit2.Oid(hex=entry.content_id)
                 _, size = repo.odb.read_header(oid)
                 if size > treewalk.MAX_FILE_BYTES:
-                    raise OSError(f"{path}: larger than {treewalk.MAX_FILE_BYTES} bytes")
+                    raise OSError(errno.EFBIG, f"larger than {treewalk.MAX_FILE_BYTES} bytes", path)
                 data: bytes = repo.odb.read(oid)[1]
             except (pygit2.GitError, KeyError) as error:
                 raise self._corrupt(error) from error
