@@ -114,7 +114,7 @@ class PrometheusMetrics:
             registry=r,
         )
         self._fetches = Counter(
-            "gitops_fetches", "Looks at the repository, by result or class of error.", ("result",), registry=r
+            "gitops_fetches", "Looks at the repository, by result: ok, failed.", ("result",), registry=r
         )
         self._compile_seconds = Histogram(
             "gitops_compile_seconds", "Duration of compiling one head.", buckets=_SLOW, registry=r

@@ -1,7 +1,7 @@
 """Functions: function.yaml and deployment.yaml to one unit for each instance.
 
-Two steps, so that an unchanged function costs nothing: `read_function` looks at the two documents and the names of the
-files, `compile_function` decides where instances run and only then reads manifests and patches.
+Three steps, so that an unchanged function costs nothing: `read_function` looks at the two documents and the names of
+the files, `plan_function` decides where instances run, and only `compile_function` reads manifests and patches.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class _Chains:
             self._reader = PatchReader(context.loader, context.tree, source.folder, source.document)
 
     def objects(self, spec_id: str, cluster: str) -> tuple[CleanObject, ...]:
-        """Objects of a GPU specification on a cluster ("" = without cluster patches). None after an error."""
+        """Objects of a GPU specification on a cluster ("" = without cluster patches); none after an error."""
         deployment = self.source.deployment
         if deployment is None or cluster not in deployment.spec.clusterPatches:
             cluster = ""

@@ -1,6 +1,6 @@
 """The plan of one unit: what to do so that its cluster is as declared. Pure data from pure inputs.
 
-A preview is this plan printed, an apply is the same plan executed (gitops/reconcile/unit_worker.py).
+A preview is this plan printed, an apply is the same plan executed (gitops/reconcile/unit_work.py).
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Stage(enum.IntEnum):
 
 
 class Mode(enum.StrEnum):
-    """What the daemon may do; the strictest of cluster, unit and object wins."""
+    """What the daemon may do; the stricter of cluster and unit wins."""
 
     ENFORCE = "enforce"
     REPORT = "report"  # Git changes apply, drift is only reported

@@ -75,7 +75,7 @@ class WorkloadResult:
 
 
 def stricter(*modes: str) -> Mode:
-    """The strictest of the modes of cluster, unit and object."""
+    """The strictest of these modes: those of a cluster and of a unit."""
     return Mode(max(modes, key=_STRICTNESS.__getitem__))
 
 

@@ -1,6 +1,6 @@
 """Placement: which clusters an instance may run on, and on which one it does. Pure; the same answer everywhere.
 
-Rules (docs/architecture.md, "Semantics"): `minInstances` is the total over all eligible clusters, spread by fewest
+Rules: `minInstances` is the total over all eligible clusters, spread by fewest
 instances, then by rendezvous hash, so that no state is needed to agree; index i is stable, scaling down removes the
 highest. A live instance is a pin: a new cluster moves nothing.
 """

@@ -1,4 +1,4 @@
-"""From units to a function, and from a cluster's answers to its status. Rules: docs/architecture.md, "Semantics"."""
+"""From units to a function, and from a cluster's answers to its status."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The engine: heads, cluster workers, unit workers, drift and retries."""
+"""The engine: heads, cluster workers, the work on units, drift and retries."""

@@ -1,4 +1,4 @@
-"""The status of a unit from its records and what hangs below them. Pure; called when something of it moved."""
+"""The status of a unit from its records and what hangs below them. No calls; asked when something of it moved."""
 
 from __future__ import annotations
 

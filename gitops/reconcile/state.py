@@ -1,7 +1,7 @@
 """What the engine knows of one cluster, and nothing more: small records, never live objects.
 
-One owner each: the cluster worker changes `desired` and `records`, the unit's own work (and the watch between two runs
-of it) changes its object records. Everything is on one event loop, so there are no locks.
+One owner each: the cluster worker changes the assignment, the unit's own work its parent and (as the watch does between
+two runs of it) its object records. Everything is on one event loop, so there are no locks.
 """
 
 from __future__ import annotations
