@@ -18,7 +18,8 @@ from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, RequestFailed
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import ClusterName, GroupKind, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
+from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
+from gitops.model.kinds import NAMESPACE
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
@@ -26,8 +27,6 @@ from gitops.plan.units import Compilation, DesiredObject
 from gitops.reconcile.cluster_worker import Connector
 from gitops.reconcile.heads import pins_of
 from gitops.source.folders import FolderTree
-
-_NAMESPACE = GroupKind("", "Namespace")
 
 
 class Change(enum.StrEnum):
@@ -161,7 +160,7 @@ class _Cluster:
         kept = {change.ref.namespace for change in found if change.change is not Change.DELETE}
         return [
             replace(c, change=Change.KEEP, problem="not everything in it is deleted")
-            if c.change is Change.DELETE and c.ref.group_kind == _NAMESPACE and c.ref.name in kept
+            if c.change is Change.DELETE and c.ref.group_kind == NAMESPACE.group_kind and c.ref.name in kept
             else c
             for c in found
         ]

@@ -13,7 +13,8 @@ from typing import Any
 
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
-from gitops.model.identity import ClusterName, ClusterUid, GroupVersionKind, ObjectRef, ReconcilerName
+from gitops.model.identity import ClusterName, ClusterUid, ObjectRef, ReconcilerName
+from gitops.model.kinds import CONFIG_MAP, NAMESPACE
 from gitops.plan.parents import SYSTEM_NAMESPACE
 
 PREFLIGHT_NAMESPACE = "gitops-preflight"
@@ -21,8 +22,6 @@ PREFLIGHT_NAMESPACE = "gitops-preflight"
 
 CLAIM_NAME = "gitops-claim"
 
-_CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
-_NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 _MANAGED_BY = {"app.kubernetes.io/managed-by": "gitops"}
 
 
@@ -45,7 +44,7 @@ class ClaimRefused:
 
 async def cluster_uid(objects: Objects) -> ClusterUid | ApiError:
     """The uid of kube-system: what the cluster is."""
-    found = await objects.get(_NAMESPACE, ObjectRef("", "Namespace", "", "kube-system"))
+    found = await objects.get(NAMESPACE, ObjectRef("", "Namespace", "", "kube-system"))
     if isinstance(found, ApiError):
         return found
     if found is None:
@@ -68,12 +67,12 @@ async def ensure_namespaces(
 
 async def _ensure_namespace(objects: Objects, name: str, labels: Mapping[str, str], *, manager: str) -> ApiError | None:
     ref = ObjectRef("", "Namespace", "", name)
-    live = await objects.get(_NAMESPACE, ref)
+    live = await objects.get(NAMESPACE, ref)
     if isinstance(live, ApiError):
         return live
     if live is None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        created = await objects.create(_NAMESPACE, ref, body, manager=manager)
+        created = await objects.create(NAMESPACE, ref, body, manager=manager)
         raced = isinstance(created, ApiError) and created.reason == "AlreadyExists"
         return created if isinstance(created, ApiError) and not raced else None
     metadata = live["metadata"]
@@ -86,7 +85,7 @@ async def _ensure_namespace(objects: Objects, name: str, labels: Mapping[str, st
         )
     have = metadata.get("labels") or {}
     if any(have.get(key) != value for key, value in labels.items()):
-        changed = await objects.merge_patch(_NAMESPACE, ref, {"metadata": {"labels": labels}}, manager=manager)
+        changed = await objects.merge_patch(NAMESPACE, ref, {"metadata": {"labels": labels}}, manager=manager)
         return changed if isinstance(changed, ApiError) else None
     return None
 
@@ -95,14 +94,14 @@ async def claim(
     objects: Objects, wanted: Claim, *, cluster: ClusterName, manager: str
 ) -> Claim | ClaimRefused | ApiError:
     """Take or confirm the claim. Needs `gitops-system`. Returns what is stored when it is ours."""
-    live = await objects.get(_CONFIG_MAP, _REF)
+    live = await objects.get(CONFIG_MAP, _REF)
     if live is None:
-        created = await objects.create(_CONFIG_MAP, _REF, _body(wanted, cluster), manager=manager)
+        created = await objects.create(CONFIG_MAP, _REF, _body(wanted, cluster), manager=manager)
         if not isinstance(created, ApiError):
             return wanted
         if created.reason != "AlreadyExists":
             return created
-        live = await objects.get(_CONFIG_MAP, _REF)  # somebody was faster: theirs counts
+        live = await objects.get(CONFIG_MAP, _REF)  # somebody was faster: theirs counts
         if live is None:
             return created
     if isinstance(live, ApiError):

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from gitops.cluster.connection import Connection, Response
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.model.identity import GroupVersionKind
+from gitops.model.kinds import LEASE, NAMESPACE
 
 _LIST = "as=APIGroupDiscoveryList"
 AGGREGATED = (
@@ -60,8 +61,6 @@ class ServerVersion:
         return self.git_version
 
 
-NAMESPACE = GroupVersionKind("", "v1", "Namespace")
-LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 ALWAYS_SERVED = {LEASE: Resource(LEASE, "leases", True, frozenset({"get", "create", "update"}))}
 """Asked for without discovery: a server that asks for a pause, or hangs in a part of discovery, must not keep us from
 renewing the Lease (it waits for no pause otherwise)."""

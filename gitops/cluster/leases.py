@@ -18,10 +18,9 @@ from typing import Any, Protocol
 
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
-from gitops.model.identity import GroupVersionKind, ObjectRef, ReconcilerName
+from gitops.model.identity import ObjectRef, ReconcilerName
+from gitops.model.kinds import LEASE
 from gitops.plan.parents import SYSTEM_NAMESPACE
-
-LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 
 
 class LeasePhase(enum.StrEnum):

@@ -18,10 +18,9 @@ from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
 from gitops.manifests.canonical import digest
 from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
+from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.parents import SYSTEM_NAMESPACE, Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.units import RECONCILER_LABEL
-
-CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 
 APPLYSET_ID_LABEL = "applyset.kubernetes.io/id"
 TOOLING_ANNOTATION = "applyset.kubernetes.io/tooling"

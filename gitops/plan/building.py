@@ -17,6 +17,7 @@ from gitops.manifests.sanitizing import prepare_body
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
+from gitops.model.kinds import NAMESPACE
 from gitops.overlays.provenance import Provenance
 from gitops.plan import codes
 from gitops.plan.ordering import Node, order
@@ -26,8 +27,6 @@ from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION
 from gitops.policy.annotations import Dependency
 from gitops.policy.objects import judge
 from gitops.policy.registry import OperatorRegistry
-
-NAMESPACE_KIND = GroupVersionKind("", "v1", "Namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def namespace_object(
             entries[hash_of(("metadata", field))] = template
     return CleanObject(
         ObjectRef("", "Namespace", "", name),
-        NAMESPACE_KIND,
+        NAMESPACE,
         {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
         Provenance.build(entries, declared),
         (),

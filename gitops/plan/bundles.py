@@ -11,6 +11,7 @@ from gitops.model.catalogue import finding
 from gitops.model.documents import Bundle
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, GroupKind, ObjectRef, UnitKey, WorkloadKind
+from gitops.model.kinds import NAMESPACE
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
 from gitops.plan.bases import Base, BaseObject, read_base
@@ -191,7 +192,7 @@ class Placing:
         for item in self._objects:
             words = f"{item.gvk.kind} {item.name}"
             scope = self.namespaced(item.gvk.group_kind)
-            place = item.name if item.gvk.group_kind == GroupKind("", "Namespace") else item.namespace
+            place = item.name if item.gvk.group_kind == NAMESPACE.group_kind else item.namespace
             if scope is False and item.namespace:
                 say(policy_codes.NAMESPACE_IGNORED, f"{words} is cluster-scoped; its namespace is ignored", item)
                 final = replace(item.ref, namespace="")

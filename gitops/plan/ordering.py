@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gitops.model import kinds
 from gitops.model.identity import GroupKind, GroupVersionKind, ObjectRef
 from gitops.plan.units import Stage
 from gitops.policy.annotations import Dependency
@@ -34,14 +35,9 @@ _STAGES: dict[Stage, str] = {
 }
 _BY_KIND: dict[str, Stage] = {kind: stage for stage, kinds in _STAGES.items() for kind in kinds.split()}
 
-_CONFIG_MAP, _SECRET = GroupKind("", "ConfigMap"), GroupKind("", "Secret")
-_CLAIM, _ACCOUNT, _SERVICE = (
-    GroupKind("", "PersistentVolumeClaim"),
-    GroupKind("", "ServiceAccount"),
-    GroupKind("", "Service"),
-)
+_CONFIG_MAP, _SECRET, _SERVICE = kinds.CONFIG_MAP.group_kind, kinds.SECRET.group_kind, kinds.SERVICE.group_kind
+_CLAIM, _ACCOUNT = GroupKind("", "PersistentVolumeClaim"), GroupKind("", "ServiceAccount")
 _CACHE = GroupKind("apps.nvidia.com", "NIMCache")
-_CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 
 _BY_NAME: dict[str, GroupKind] = {
     "configMap": _CONFIG_MAP,
@@ -140,7 +136,7 @@ class _Index:
         self.positions = {node.ref: position for position, node in enumerate(nodes)}
         self.definitions: dict[GroupKind, int] = {}
         for position, node in enumerate(nodes):
-            if node.ref.group_kind == _CRD and (defined := defined_kind(node.body)) is not None:
+            if node.ref.group_kind == kinds.DEFINITION.group_kind and (defined := defined_kind(node.body)) is not None:
                 self.definitions[defined] = position
 
     def get(self, kind: GroupKind, namespace: str, name: str) -> int | None:

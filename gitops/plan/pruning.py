@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops.model.identity import GroupKind, ObjectRef, UnitKey
+from gitops.model.kinds import DEFINITION
 from gitops.plan.parents import Member
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
 from gitops.policy.annotations import ALLOW_DELETE
@@ -25,7 +26,7 @@ DATA_KINDS: frozenset[GroupKind] = frozenset(
     {
         GroupKind("", "PersistentVolumeClaim"),
         GroupKind("apps.nvidia.com", "NIMCache"),
-        GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
+        DEFINITION.group_kind,
     }
 )
 """Kinds whose deletion loses what Git cannot bring back (a deleted NIMCache takes its downloaded model with it)."""

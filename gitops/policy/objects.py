@@ -13,7 +13,8 @@ from gitops.manifests.lines import Path, dotted
 from gitops.model.catalogue import finding
 from gitops.model.documents import NameLimit
 from gitops.model.findings import Finding
-from gitops.model.identity import GroupKind, ObjectRef, WorkloadRef
+from gitops.model.identity import ObjectRef, WorkloadRef
+from gitops.model.kinds import CONFIG_MAP, DEFINITION, SECRET
 from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
@@ -32,7 +33,6 @@ TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 
 _NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE})
 _ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE})
-_CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 _POWERFUL_VERBS = frozenset({"*", "escalate", "bind", "impersonate"})
 
 
@@ -73,7 +73,7 @@ class _Judge:
         self.provenance = provenance
         self.workload = workload
         self.registry = registry
-        self.is_crd = ref.group_kind == _CRD
+        self.is_crd = ref.group_kind == DEFINITION.group_kind
         self.out = Judged()
 
     def say(self, code: str, message: str, *path: str | int) -> None:
@@ -149,12 +149,12 @@ class _Judge:
 
     def _by_kind(self) -> None:
         body, kind = self.body, self.ref.group_kind
-        if kind == GroupKind("", "ConfigMap"):
+        if kind == CONFIG_MAP.group_kind:
             data = body.get("data")
             for key, value in data.items() if isinstance(data, dict) else ():
                 if isinstance(value, int | float):
                     self._not_text(value, ("data", key))
-        elif kind == GroupKind("", "Secret"):
+        elif kind == SECRET.group_kind:
             self._secret()
         elif kind.group == "rbac.authorization.k8s.io":
             self._rights()

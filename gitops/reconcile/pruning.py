@@ -16,12 +16,11 @@ from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import DeleteResult
 from gitops.model.identity import GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
+from gitops.model.kinds import DEFINITION
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import PruneDecision, Verdict, decide_prune
 from gitops.plan.units import Stage
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
-
-DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 LOOK_AGAIN = 1.0
 """Seconds until a deletion that is under way is looked at again."""

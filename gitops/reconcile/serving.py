@@ -12,13 +12,11 @@ from typing import Any
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
-from gitops.model.identity import GroupVersionKind, ObjectRef
+from gitops.model.identity import ObjectRef
+from gitops.model.kinds import ENDPOINT_SLICE, SERVICE
 from gitops.plan.units import Unit
 from gitops.readiness.serving import SERVICE_NAME_LABEL, has_ready_endpoint
 from gitops.reconcile.watches import Watch
-
-ENDPOINT_SLICE = GroupVersionKind("discovery.k8s.io", "v1", "EndpointSlice")
-SERVICE = GroupVersionKind("", "v1", "Service")
 
 Place = tuple[str, str]
 """Namespace and name of a Service."""

@@ -22,11 +22,12 @@ from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, LeaseState
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import Objects
-from gitops.cluster.parents import CONFIG_MAP, ParentStore
+from gitops.cluster.parents import ParentStore
 from gitops.cluster.reflecting import Event, Synced
 from gitops.logs import bound
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
+from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.ordering import stage_of
 from gitops.plan.pruning import blown_fuses
 from gitops.plan.units import RECONCILER_LABEL, Stage

@@ -17,7 +17,8 @@ from gitops.cluster.applying import Applier, ApplyOutcome, ApplyResult
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
+from gitops.model.identity import ObjectRef, UnitKey
+from gitops.model.kinds import NAMESPACE
 from gitops.plan.parents import ParentRecord, applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_removal, plan_unit, settled_members
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
@@ -33,9 +34,6 @@ _log = logging.getLogger(__name__)
 
 LONGEST_LOOK = 60.0
 """Seconds, at most, between looks at a deletion that does not come to its end."""
-
-
-NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 
 class UnitWork:

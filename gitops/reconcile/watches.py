@@ -19,6 +19,7 @@ from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, backoff
 from gitops.cluster.reflecting import Changed, Deleted, Event, Fresh, Reflector, Stale, Synced, Vanished
 from gitops.model.identity import GroupVersionKind, ObjectRef
+from gitops.model.kinds import DEFINITION
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +28,6 @@ LOOKS = 5
 
 LIST_AGAIN = 60.0
 """Seconds until a kind is listed again because an event of it met a defect and may be lost."""
-
-CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,7 +89,7 @@ class Watches:
 
     def want(self, watches: Collection[Watch]) -> None:
         """Watch exactly these, and the cluster's CRDs: a new or changed definition changes what is served."""
-        wanted = {*watches, Watch(CRD, "")}
+        wanted = {*watches, Watch(DEFINITION, "")}
         for watch in [w for w in self._tasks if w not in wanted]:
             self._tasks.pop(watch).cancel()
             self._reflectors.pop(watch, None)
@@ -138,7 +137,8 @@ class Watches:
                 path,
                 gvk=watch.gvk,
                 selector=watch.selector,
-                metadata_only=watch == Watch(CRD, ""),  # those that Git declares are compared, so they are needed whole
+                metadata_only=watch
+                == Watch(DEFINITION, ""),  # those that Git declares are compared, so they are needed whole
                 clock=self._wall,
                 rng=self._rng,
             )
@@ -200,7 +200,7 @@ class Watches:
             self._fail(watch, event.error)
             if event.error.cls in (ErrorClass.WAITING, ErrorClass.GONE):
                 self._discovery.invalidate()
-        elif watch.gvk == CRD:
+        elif watch.gvk == DEFINITION:
             self._definition(event)
 
     def _definition(self, event: Changed | Deleted | Vanished) -> None:
@@ -217,7 +217,7 @@ class Watches:
         self._definitions[name] = seen
         group = name.partition(".")[2]
         waiting = any(w.gvk.group == group and w not in self._reflectors for w in self._tasks)
-        if seen == known or (self.sight(Watch(CRD, "")) is not Sight.SYNCED and not waiting):
+        if seen == known or (self.sight(Watch(DEFINITION, "")) is not Sight.SYNCED and not waiting):
             return  # listed again, or for the first time
         self._discovery.invalidate()
         if waiting:
@@ -228,7 +228,7 @@ class Watches:
     def _list_again(self, group: str) -> None:
         """Fields may have left the objects of this group without an event (ssa-live 18)."""
         for watch, reflector in self._reflectors.items():
-            if watch.gvk.group == group and watch.gvk != CRD:
+            if watch.gvk.group == group and watch.gvk != DEFINITION:
                 reflector.request_relist()
 
     def _fail(self, watch: Watch, error: ApiError) -> None:

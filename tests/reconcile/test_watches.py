@@ -17,7 +17,8 @@ from gitops.cluster.discovery import Resource, not_served
 from gitops.cluster.errors import ApiError, ErrorClass, classify
 from gitops.cluster.reflecting import Changed, Event
 from gitops.model.identity import GroupVersionKind
-from gitops.reconcile.watches import CRD, LOOKS, Sight, Watch, Watches
+from gitops.model.kinds import DEFINITION
+from gitops.reconcile.watches import LOOKS, Sight, Watch, Watches
 
 pytestmark = [pytest.mark.looptime]
 
@@ -43,7 +44,7 @@ class Server:
     """Discovery and lists by kind; every watch hangs until `tell` says something on it."""
 
     def __init__(self) -> None:
-        self.served = {MAPS, CRD}
+        self.served = {MAPS, DEFINITION}
         self.objects: dict[str, list[dict[str, Any]]] = {}
         self.failing: ApiError | None = None
         self.finds: list[GroupVersionKind] = []
@@ -108,7 +109,7 @@ class Told:
         self.sights.append((watch, sight))
 
     def on_event(self, watch: Watch, event: Event) -> None:
-        if self.crash is not None and watch.gvk != CRD:
+        if self.crash is not None and watch.gvk != DEFINITION:
             crash, self.crash = self.crash, None
             raise crash
         self.events.append((watch, event))
@@ -171,7 +172,7 @@ async def test_an_unserved_kind_is_known_to_be_so_and_costs_no_discovery_until_a
     assert watches.sight(ON_GADGETS) is Sight.UNSERVED
     assert server.finds_of(GADGETS) == 1
     server.served.add(GADGETS)
-    server.tell(CRD, "ADDED", definition())
+    server.tell(DEFINITION, "ADDED", definition())
     await asyncio.sleep(1)
     assert watches.sight(ON_GADGETS) is Sight.SYNCED
     assert server.invalidations == 1
@@ -180,7 +181,7 @@ async def test_an_unserved_kind_is_known_to_be_so_and_costs_no_discovery_until_a
 async def test_discovery_that_lags_behind_a_definition_is_asked_a_few_times(server: Server, watches: Watches) -> None:
     watches.want([ON_GADGETS])
     await asyncio.sleep(60)
-    server.tell(CRD, "ADDED", definition())
+    server.tell(DEFINITION, "ADDED", definition())
     await asyncio.sleep(3600)
     assert server.finds_of(GADGETS) == 1 + LOOKS
 
@@ -188,7 +189,7 @@ async def test_discovery_that_lags_behind_a_definition_is_asked_a_few_times(serv
 async def test_a_definition_of_another_group_wakes_nobody(server: Server, watches: Watches) -> None:
     watches.want([ON_GADGETS])
     await asyncio.sleep(60)
-    server.tell(CRD, "ADDED", definition("others.example"))
+    server.tell(DEFINITION, "ADDED", definition("others.example"))
     await asyncio.sleep(3600)
     assert server.finds_of(GADGETS) == 1
 
@@ -200,7 +201,7 @@ async def test_a_definition_made_while_the_first_look_was_under_way_is_not_misse
     watches.want([ON_GADGETS])
     await asyncio.sleep(0.005)  # discovery was asked and has no gadgets
     server.served.add(GADGETS)
-    server.objects[server.path(CRD)] = [definition()]
+    server.objects[server.path(DEFINITION)] = [definition()]
     await asyncio.sleep(30)
     assert watches.sight(ON_GADGETS) is Sight.SYNCED
 
@@ -208,12 +209,12 @@ async def test_a_definition_made_while_the_first_look_was_under_way_is_not_misse
 async def test_a_definition_that_comes_in_the_middle_of_a_look_is_not_missed(server: Server, watches: Watches) -> None:
     watches.want([ON_GADGETS])
     await asyncio.sleep(60)
-    server.tell(CRD, "ADDED", definition(version="9"))
+    server.tell(DEFINITION, "ADDED", definition(version="9"))
     for attempt in range(200):  # somewhere among these it meets a look under way
         await asyncio.sleep(0.005)
-        server.tell(CRD, "MODIFIED", definition(version=str(10 + attempt)))
+        server.tell(DEFINITION, "MODIFIED", definition(version=str(10 + attempt)))
     server.served.add(GADGETS)
-    server.tell(CRD, "MODIFIED", definition(version="1000"))
+    server.tell(DEFINITION, "MODIFIED", definition(version="1000"))
     await asyncio.sleep(2)
     assert watches.sight(ON_GADGETS) is Sight.SYNCED
 
@@ -247,7 +248,7 @@ async def test_look_again_ends_the_back_off(server: Server, watches: Watches) ->
 async def watch_gadgets(server: Server, watches: Watches) -> None:
     """Gadgets are served and watched, their definition is known."""
     server.served.add(GADGETS)
-    server.objects[server.path(CRD)] = [definition()]
+    server.objects[server.path(DEFINITION)] = [definition()]
     watches.want([ON_GADGETS, ON_MAPS])
     await asyncio.sleep(1)
     server.lists.clear()
@@ -256,7 +257,7 @@ async def watch_gadgets(server: Server, watches: Watches) -> None:
 
 async def test_a_changed_schema_lists_its_group_again_and_nothing_else(server: Server, watches: Watches) -> None:
     await watch_gadgets(server, watches)
-    server.tell(CRD, "MODIFIED", definition(version="10", generation=2))
+    server.tell(DEFINITION, "MODIFIED", definition(version="10", generation=2))
     await asyncio.sleep(1)
     assert server.lists == [server.path(GADGETS)]
     assert server.invalidations == 1
@@ -264,22 +265,22 @@ async def test_a_changed_schema_lists_its_group_again_and_nothing_else(server: S
 
 async def test_a_definition_whose_status_alone_moved_lists_nothing(server: Server, watches: Watches) -> None:
     await watch_gadgets(server, watches)
-    server.tell(CRD, "MODIFIED", definition(version="10"))
+    server.tell(DEFINITION, "MODIFIED", definition(version="10"))
     await asyncio.sleep(1)
     assert server.lists == []
 
 
 async def test_definitions_that_are_listed_again_change_nothing(server: Server, watches: Watches) -> None:
     await watch_gadgets(server, watches)
-    server.tell(CRD, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+    server.tell(DEFINITION, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
     await asyncio.sleep(5)
-    assert server.lists == [server.path(CRD)]
+    assert server.lists == [server.path(DEFINITION)]
     assert server.invalidations == 0
 
 
 async def test_a_definition_that_went_makes_discovery_look_again(server: Server, watches: Watches) -> None:
     await watch_gadgets(server, watches)
-    server.tell(CRD, "DELETED", definition(version="10"))
+    server.tell(DEFINITION, "DELETED", definition(version="10"))
     await asyncio.sleep(1)
     assert (server.invalidations, server.lists) == (1, [])
 
@@ -288,9 +289,9 @@ async def test_definitions_that_git_declares_are_watched_whole_beside_the_metada
     server: Server, watches: Watches
 ) -> None:
     """Metadata alone would look as if everything else had been removed."""
-    watches.want([Watch(CRD, "x=y")])
+    watches.want([Watch(DEFINITION, "x=y")])
     await asyncio.sleep(1)
-    path = server.path(CRD)
+    path = server.path(DEFINITION)
     assert sorted(server.asked) == [(path, "", True), (path, "x=y", False)]
 
 

@@ -1,0 +1,13 @@
+"""Kinds of Kubernetes that the reconciler itself reads or writes, at the versions it does so."""
+
+from __future__ import annotations
+
+from gitops.model.identity import GroupVersionKind
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+ENDPOINT_SLICE = GroupVersionKind("discovery.k8s.io", "v1", "EndpointSlice")
+LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
+NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+SECRET = GroupVersionKind("", "v1", "Secret")
+SERVICE = GroupVersionKind("", "v1", "Service")
