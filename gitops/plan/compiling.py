@@ -21,7 +21,9 @@ from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
 from gitops.plan.crosschecks import check_capacity, check_units
-from gitops.plan.functions import FunctionSource, compile_function, plan_function, read_function
+from gitops.plan.function_sources import FunctionSource, read_function
+from gitops.plan.functions import compile_function
+from gitops.plan.instances import plan_function
 from gitops.plan.layout import REPOSITORY_FILE, Layout, WorkloadFolder, read_layout
 from gitops.plan.loading import Loader
 from gitops.plan.units import Compilation, Unit
