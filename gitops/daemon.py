@@ -105,6 +105,8 @@ async def opened_source(settings: Settings) -> AsyncIterator[Source]:
     """The repository or folder that the settings name, closed at the end."""
     source: Source
     if settings.path is not None:
+        if not settings.path.is_dir():
+            raise NotADirectoryError(f"{settings.path}: there is no such folder")
         source = FolderSource(settings.path, status_folder=settings.state_dir / "status")
     else:
         author = Author(settings.status.author_name, settings.status.author_email)

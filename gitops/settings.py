@@ -333,9 +333,24 @@ def _leaves(model: type[BaseModel], prefix: str = "") -> list[tuple[str, Any]]:
     return found
 
 
+class _Strict(yaml.SafeLoader):
+    """Refuses a key that is written twice: PyYAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                continue
+            if key_node.value in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.constructor.ConstructorError(None, None, f"line {line}: {key_node.value} is written twice")
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep=deep)
+
+
 def _read_file(config: Path) -> dict[str, Any]:
     try:
-        value = yaml.safe_load(config.read_text(encoding="utf-8"))
+        value = yaml.load(config.read_text(encoding="utf-8"), _Strict)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{config}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
@@ -379,6 +394,14 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+_MESSAGES = {
+    "model_type": "write a map of its settings",
+    "dict_type": "write a map of its settings",
+    "string_type": "write text; put quotes around a number or truth value",
+}
+"""In place of pydantic's words, which name its classes. Keys: pydantic's types of errors."""
+
+
 def _explain(error: ValidationError, by_source: list[tuple[str, dict[str, Any]]]) -> list[str]:
     lines = []
     for detail in error.errors(include_input=False, include_url=False):
@@ -390,8 +413,8 @@ def _explain(error: ValidationError, by_source: list[tuple[str, dict[str, Any]]]
             hint = f"; did you mean {near[0]}?" if near else "; docs/settings.md lists all"
             lines.append(f"{source}: unknown setting {name}{hint}")
         else:
-            message = detail["msg"].removeprefix("Value error, ")
-            lines.append(f"{source}: {name}: {message}")
+            message = _MESSAGES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+            lines.append(": ".join([source, *([name] if path else []), message]))
     return lines
 
 

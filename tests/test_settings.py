@@ -52,12 +52,15 @@ def test_environment_values_are_text_and_still_typed() -> None:
         ("poll_interval: soon", "poll_interval: write a duration as 30s"),
         ("poll_interval: 0", "poll_interval: Input should be greater than 0"),
         ("poll_interval: .inf", "poll_interval: Input should be a finite number"),
-        ("listen: 8080", "listen: "),
+        ("listen: 8080", "listen: write text; put quotes around a number"),
         ("parallel_units: 0", "parallel_units: "),
         ("- a", "must be a map of settings"),
         ("a: [", "not valid YAML"),
         ("log: {level: loud}", "log.level: "),
-        ("repository: https://x", "repository: "),
+        ("repository: https://x", "repository: write a map of its settings"),
+        ("path: a\npath: b", "line 2: path is written twice"),
+        ("log: {level: info, level: debug}", "line 1: level is written twice"),
+        ("{[a]: 1}", "not valid YAML"),
         ("repository: {url: 'https://bot:s3cr3t@git.example/x'}", "repository.url: holds a password"),
     ],
 )
@@ -102,7 +105,7 @@ def test_variables_that_kubernetes_adds_for_services_are_left_alone() -> None:
 
 
 def test_repository_and_folder_exclude_each_other() -> None:
-    with pytest.raises(SettingsError, match="exclude each other"):
+    with pytest.raises(SettingsError, match=r"^settings: repository\.url and path exclude each other"):
         load_settings(environ={}, flags={"repository.url": "https://x.example/y", "path": "/z"})
 
 

@@ -168,4 +168,4 @@ def _cause(body: dict[str, Any]) -> str:
     if not isinstance(held, list) or not held:
         return cause
     more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
-    return "; ".join(filter(None, [f"held at its last good commit by {held[0]}{more}", body.get("cause")]))
+    return "; ".join(filter(None, [f"held at its last good commit: {held[0]}{more}", body.get("cause")]))

@@ -79,7 +79,9 @@ def conclude(
         return replace(outcome, state=state, sentence=_sentence(problems, state))
     if plan.suppressed:
         who = "a pause on the parent" if attempt.paused else f"mode {attempt.unit.mode}"
-        sentence = f"{len(plan.suppressed)} objects differ; {who} changes nothing"
+        number = len(plan.suppressed)
+        differ = "1 object differs" if number == 1 else f"{number} objects differ"
+        sentence = f"{differ}; {who} changes nothing"
         return replace(outcome, state=SyncState.PAUSED, sentence=sentence)
     if attempt.interrupted:
         return replace(interrupted(), applied=attempt.applied, repaired=attempt.repaired)

@@ -57,6 +57,7 @@ def test_help_of_every_command(gitops: Any) -> None:
         (["run", "--path", "x", "--listen", "8080"], "listen: write an address and a port"),
         (["run", "--config", "/nowhere.yaml"], "/nowhere.yaml: cannot be read"),
         (["run", "--repository-url", "ext::sh"], "https://, ssh://"),
+        (["run", "--path", "/nowhere"], "/nowhere: there is no such folder"),
         (["apply"], "apply needs --once"),
         (["validate", "/nowhere"], "/nowhere: there is no such folder"),
         (["plan", "/dev/null"], "/dev/null is not a folder"),
@@ -119,5 +120,5 @@ def test_apply_of_a_repository_that_cannot_be_read_is_code_2_and_says_why(gitops
 
 def test_status_says_what_holds_a_workload_that_is_ready_all_the_same() -> None:
     body = {"kind": "FunctionStatus", "status": "ACTIVE", "held": ["a.yaml:1: error GO2002: unknown field", "more"]}
-    assert _cause(body) == "held at its last good commit by a.yaml:1: error GO2002: unknown field (and 1 more)"
+    assert _cause(body) == "held at its last good commit: a.yaml:1: error GO2002: unknown field (and 1 more)"
     assert _cause({"reason": "ObjectsReady"}) == "ObjectsReady"
