@@ -351,7 +351,7 @@ async def test_what_the_mode_forbids_is_told_and_not_done(bench: Bench, kit: Any
     outcome = await bench.work(drifted(bench, kit, mode))
     assert bench.cluster.calls == []
     assert (outcome.state, outcome.previews) == (SyncState.PAUSED, ("drift ConfigMap shop/web",))
-    assert outcome.sentence == f"1 objects differ; mode {mode} changes nothing"
+    assert outcome.sentence == f"1 object differs; mode {mode} changes nothing"
 
 
 async def test_a_pause_on_the_parent_suspends_repair_until_its_time(bench: Bench, kit: Any, clock: Any) -> None:
