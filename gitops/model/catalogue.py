@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ObjectRef, WorkloadRef
 
+MESSAGE_LIMIT = 1000
+"""Characters of a message: it quotes names and keys of the author's, which may have any length."""
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
@@ -48,7 +51,7 @@ def finding(
         origin=origin,
         code=code,
         severity=entry.severity,
-        message=message,
+        message=message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…",
         hint=entry.hint if hint is None else hint,
         object=object,
         workload=workload,

@@ -60,12 +60,16 @@ class Head:
         )
 
 
+MOST_DIGITS = 9
+"""Of an instance's index. Longer ones are not ours, and int() refuses thousands of them."""
+
+
 def pins_of(parents: Iterable[UnitKey]) -> Pins:
     """Where instances live now: (workload, specification id) → index → cluster."""
     pins: dict[tuple[WorkloadRef, str], dict[int, ClusterName]] = defaultdict(dict)
     for key in sorted(parents):
         spec_id, dash, index = key.instance.rpartition("-")
-        if dash and index.isdecimal():
+        if dash and index.isdecimal() and len(index) <= MOST_DIGITS:
             pins[(key.workload, spec_id)].setdefault(int(index), key.cluster)
     return pins
 

@@ -616,6 +616,13 @@ def test_unknown_field_gets_a_guess(compile_small):
     assert messages == ["unknown field spec.verison; did you mean version?"]
 
 
+def test_a_message_is_bounded_whatever_the_author_writes(compile_small, small):
+    text = small().files["bundles/base/bundle.yaml"] + f"  ? {'k' * 100_000}\n  : 1\n"
+    (found,) = compile_small({"bundles/base/bundle.yaml": text}).errors
+    assert found.code == "GO2002"
+    assert len(found.message) == 1000
+
+
 def test_all_findings_of_all_files_are_collected(compile_small):
     result = compile_small(
         {

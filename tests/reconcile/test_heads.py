@@ -207,6 +207,11 @@ def test_pins_come_from_keys_alone() -> None:
     }
 
 
+@pytest.mark.parametrize("instance", ["h100", "h100-", "h100-x", "-1x", "h100-" + "9" * 5_000], ids=str.__len__)
+def test_what_is_no_index_pins_nothing(instance: str) -> None:
+    assert pins_of([dataclasses.replace(CHAT, instance=instance)]) == {}
+
+
 def test_an_instance_on_two_clusters_is_pinned_to_one_whatever_the_order() -> None:
     twin = dataclasses.replace(CHAT, cluster=ClusterName("b"))
     assert pins_of([twin, CHAT]) == pins_of([CHAT, twin]) == {(CHAT.workload, "h100"): {0: ClusterName("a")}}
