@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops.cluster import blaming, list_items, managed_fields, payloads
+from gitops.cluster.exactness import owns_exactly
 from gitops.cluster.list_items import Layout, Shape
 from gitops.cluster.managed_fields import UNKNOWN_WRITER, Element, ElementKind, OwnedPath, Tree
 from gitops.cluster.values import (
@@ -111,8 +112,9 @@ def compare(
     declared = payloads.ownable(payload)
     lost: list[Path] = []
     extra: list[OwnedPath] = []
-    for finding, path in _ownership(declared, tree if tree is not None else {}, others, (), ()):
-        (lost if finding is _LOST else extra).append(path)
+    if tree is None or not owns_exactly(declared, tree, others):
+        for finding, path in _ownership(declared, tree if tree is not None else {}, others, (), ()):
+            (lost if finding is _LOST else extra).append(path)
     values = _Values(payload, live, entry, tree)
     if not values_as_applied:
         values.compare_map(declared, live, tree if tree is not None else {}, others, (), ())

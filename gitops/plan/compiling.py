@@ -34,6 +34,9 @@ from gitops.policy.registry import OperatorRegistry
 
 _SUPPORTED = frozenset({WorkloadKind.FUNCTION, WorkloadKind.BUNDLE})
 
+SOURCES_KEPT = 128
+"""Workload documents kept parsed for when only pins or clusters move; a model takes ten times what its text takes."""
+
 
 Pinned = tuple[str, tuple[tuple[int, ClusterName], ...]]
 """A GPU specification and where its instances are."""
@@ -179,10 +182,10 @@ class Compiler:
         return source
 
     def _forget(self, workloads: int) -> None:
-        """Keep two versions of every workload: the head, and what a held one or a preview still needs."""
-        limit = 2 * workloads + 64
-        for cache in (self._sources, self._results):
-            while len(cache) > limit:
+        """Keep the head, and a little of what went before: a revert or a preview needs it again."""
+        limit = workloads + 64
+        for cache, most in ((self._sources, SOURCES_KEPT), (self._results, limit)):
+            while len(cache) > most:
                 cache.popitem(last=False)
         if len(self._latest) > limit:
             self._latest.clear()

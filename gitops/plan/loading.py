@@ -22,7 +22,7 @@ from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.documents import typed
 
-CACHED_BYTES = 128 * 1024
+CACHED_BYTES = 64 * 1024
 """Of text whose documents are kept: the repository's and the clusters' documents, and what the last workloads share."""
 
 LFS_MARK = b"version https://git-lfs.github.com/spec/"

@@ -77,6 +77,16 @@ class RootMemory:
     lagging_at: float | None = None
 
 
+_READY, _NOT_READY = RootMemory(ready=True), RootMemory()
+
+
+def _remembered(ready: bool, lagging_at: float | None) -> RootMemory:
+    """Shared between nearly all objects."""
+    if lagging_at is not None:
+        return RootMemory(ready, lagging_at)
+    return _READY if ready else _NOT_READY
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectRow:
     """One line of the table: a declared object with the verdict on it and everything below it."""
@@ -161,7 +171,7 @@ def combine(declared: DeclaredStatus, below: _Below, memory: RootMemory, *, now:
             flags=verdict.flags,
             cause=cause.ref if cause else None,
         ),
-        memory=RootMemory(ready=verdict.status is Status.READY, lagging_at=judged.lagging_at),
+        memory=_remembered(verdict.status is Status.READY, judged.lagging_at),
         ready=sum(s in FINE for s in counted),
         expected=len(counted),
         required=declared.required,

@@ -35,10 +35,17 @@ def parse_time(text: object) -> float | None:
         return None
 
 
+NO_STATUS = ("", hashlib.blake2b(b"null", digest_size=16).digest())
+"""The mark of an object without a status."""
+
+
 def status_mark(obj: Mapping[str, Any]) -> tuple[str, bytes]:
     """(time of the newest `status` entry in managedFields, 16-byte digest of the status)."""
     times = [str(e.get("time", "")) for e in _entries(obj) if e.get("subresource") == "status"]
-    encoded = msgspec.json.encode(obj.get("status"), order="deterministic")
+    status = obj.get("status")
+    if status is None and not times:
+        return NO_STATUS  # shared: most kinds have none
+    encoded = msgspec.json.encode(status, order="deterministic")
     return max(times, default=""), hashlib.blake2b(encoded, digest_size=16).digest()
 
 

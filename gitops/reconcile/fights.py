@@ -36,3 +36,7 @@ class Heat:
         if heat < limits.limit:
             return 0.0
         return limits.half_life * math.log2(heat / (limits.limit - 0.5))
+
+
+COLD = Heat()
+"""Of an object that was never repaired: shared by nearly all."""

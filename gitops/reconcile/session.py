@@ -369,9 +369,10 @@ class Session:
 
     def _unlisted(self, key: UnitKey) -> list[Watch]:
         unit = self._state.unit(key)
-        kinds = sorted({o.gvk for o in unit.objects}) if unit is not None else ()
+        kinds = {o.gvk for o in unit.objects} if unit is not None else ()
         watches = (Watch(gvk, self._selector) for gvk in kinds)
-        return [watch for watch in watches if self._watches.sight(watch) is Sight.UNKNOWN]
+        unlisted = [watch for watch in watches if self._watches.sight(watch) is Sight.UNKNOWN]
+        return sorted(unlisted, key=lambda watch: watch.gvk)
 
     def _unseen(self, key: UnitKey) -> UnitOutcome | None:
         """Why nothing may be decided about a unit yet; None when it may."""

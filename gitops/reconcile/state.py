@@ -28,7 +28,7 @@ from gitops.plan.pruning import Consent
 from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import AppliedMark, Outlook
-from gitops.reconcile.fights import Heat
+from gitops.reconcile.fights import COLD, Heat
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.report.drift import DriftRecord
 
@@ -57,7 +57,7 @@ class ObjectRecord:
     outlook: Outlook | None = None  # the verdict on it, now and by time alone
     overridden: tuple[tuple[str | int, ...], ...] = ()  # paths that admission changed in our last apply
     drifted_at: float | None = None  # when the drift that is being repaired was seen
-    heat: Heat = field(default_factory=Heat)
+    heat: Heat = COLD
 
     def observed(self) -> Observed:
         return Observed(self.uid, self.applied, self.last_desired, self.deleting)
