@@ -32,7 +32,7 @@ def settings_page() -> str:
         "```yaml",
         "repository:",
         "  url: https://git.example/ml/manifests.git",
-        "  password_file: /etc/gitops/git/token",
+        "  token_file: /etc/gitops/git/token",
         "credentials_dir: /etc/gitops/clusters",
         "poll_interval: 1m",
         "```",
