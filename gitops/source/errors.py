@@ -116,6 +116,8 @@ def translate(error: Exception, *, display: str, scheme: str, secrets: Iterable[
     if isinstance(error, SourceError):
         return error
     error_class = classify(error, scheme=scheme)
+    if scheme == "file" and error_class is SourceErrorClass.NOT_FOUND:  # libgit2's own words are about protocols
+        return SourceError(error_class, f"{display}: the repository was not found: there is none in that folder")
     return SourceError(error_class, f"{display}: {_WORDS[error_class]} ({scrub(str(error), secrets)})")
 
 

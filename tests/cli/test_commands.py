@@ -113,7 +113,8 @@ def test_apply_of_a_repository_that_cannot_be_read_is_code_2_and_says_why(gitops
     arguments = ["--repository-url", f"file://{tmp_path}/none.git", "--credentials-dir", tmp_path / "none"]
     result = gitops("apply", "--once", *arguments, "--state-dir", tmp_path / "state")
     assert result.code == 2
-    assert "the repository was not found" in result.out
+    assert "the repository was not found: there is none in that folder" in result.out
+    assert "protocol" not in result.out
     assert "UNIT" not in result.out
     assert f"credentials_dir {tmp_path / 'none'} is not there" in result.err
 
