@@ -70,16 +70,22 @@ class Compiler:
         return self._loader.parsed
 
     def compile(
-        self, tree: FileTree, *, pins: Pins = NO_PINS, only: frozenset[WorkloadRef] | None = None
+        self,
+        tree: FileTree,
+        *,
+        pins: Pins = NO_PINS,
+        unheard: frozenset[ClusterName] = frozenset(),
+        only: frozenset[WorkloadRef] | None = None,
     ) -> Compilation:
-        """Compile a tree. `pins` say where instances live now; with `only`, other workloads are left out (their
-        absence from the result then means nothing)."""
+        """Compile a tree. `pins` say where instances live now; `unheard` are clusters whose pins are not known: what
+        may live there is not placed elsewhere. With `only`, other workloads are left out (their absence from the result
+        then means nothing)."""
         layout = read_layout(tree.entries())
         run = _Run(layout)
         repository = self._repository(tree, layout, run)
         if repository is None:
             return run.incomplete(tree)
-        context = self._context(tree, layout, repository, run)
+        context = self._context(tree, layout, repository, run, unheard)
         surroundings = _surroundings(context, layout)
         pinned = _by_workload(pins)
         demands: list[Demand] = []
@@ -122,7 +128,9 @@ class Compiler:
             run.findings.append(finding(codes.NO_REPOSITORY, message, Origin(REPOSITORY_FILE)))
         return repository
 
-    def _context(self, tree: FileTree, layout: Layout, repository: Repository, run: _Run) -> Context:
+    def _context(
+        self, tree: FileTree, layout: Layout, repository: Repository, run: _Run, unheard: frozenset[ClusterName]
+    ) -> Context:
         clusters: dict[str, ClusterEntry] = {}
         broken = set(layout.broken_clusters)
         for name, entry in layout.clusters.items():
@@ -145,6 +153,7 @@ class Compiler:
             reconciler=repository.metadata.name,
             clusters=clusters,
             unreadable=frozenset(broken - clusters.keys()),
+            unheard=unheard,
         )
 
     def _workload(self, context: Context, folder: WorkloadFolder, pins: Pins) -> WorkloadResult:
@@ -195,7 +204,8 @@ def _surroundings(context: Context, layout: Layout) -> bytes:
     """Digest of everything outside its folder that a workload is compiled from."""
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
-    return digest(canonical_json([context.reconciler, policy, clusters, sorted(context.unreadable)]))
+    unknown = [sorted(context.unreadable), sorted(context.unheard)]
+    return digest(canonical_json([context.reconciler, policy, clusters, unknown]))
 
 
 def _by_workload(pins: Pins) -> dict[WorkloadRef, tuple[Pinned, ...]]:

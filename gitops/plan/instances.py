@@ -87,6 +87,7 @@ class _Planner:
         if spec.perCluster:
             placements = place_on_each(count=spec.minInstances, clusters=fits.clusters)
         else:
+            unheard = context.unheard.intersection(fits.clusters) if len(fits.clusters) > 1 else frozenset()
             placements = place(
                 workload=self.ref,
                 spec_id=spec.id,
@@ -94,12 +95,12 @@ class _Planner:
                 clusters=fits.clusters,
                 pins=pins,
                 keep_pins_on=hidden,
-                place_new=not hidden,
+                place_new=not (hidden or unheard),
             )
-            if hidden and len(placements) < spec.minInstances:
-                missing = spec.minInstances - len(placements)
-                names = ", ".join(sorted(hidden))
-                message = f"{missing} of {spec.minInstances} instances of {spec.id} wait for clusters/{names}.yaml"
+            missing = spec.minInstances - len(placements)
+            if missing and (hidden or unheard):
+                waits = [*(f"clusters/{n}.yaml" for n in sorted(hidden)), *(f"cluster {n}" for n in sorted(unheard))]
+                message = f"{missing} of {spec.minInstances} instances of {spec.id} wait for {', '.join(waits)}"
                 self.say(policy_codes.PLACEMENT_WAITS, message, at)
         for placement in placements:
             if placement.cluster in context.clusters:

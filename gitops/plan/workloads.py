@@ -49,6 +49,7 @@ class Context:
     reconciler: str
     clusters: Mapping[str, ClusterEntry]
     unreadable: frozenset[str]  # clusters that exist, but whose document cannot be used now
+    unheard: frozenset[ClusterName]  # clusters that have not told yet what lives there
 
     @property
     def documents(self) -> dict[str, Cluster]:

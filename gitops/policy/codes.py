@@ -15,8 +15,8 @@ NO_CLUSTER = define(
 PLACEMENT_WAITS = define(
     "GO4002",
     W,
-    "An instance is not placed while a Cluster document cannot be read",
-    "It may already live there. Repair the Cluster document.",
+    "An instance is not placed while a cluster that may have it is not known",
+    "It may already live there. Repair the Cluster document, or let the cluster answer; remove one that is gone.",
 )
 NAMESPACE_SHARED = define(
     "GO4003",

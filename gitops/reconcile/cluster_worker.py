@@ -81,6 +81,8 @@ class ClusterWorker:
         self.state = ClusterState(self.name, reconciler)
         self.contact = Contact(False, context.wall(), "NeverReached", "not reached yet")
         self.uid: ClusterUid | None = None
+        self.heard = False
+        """Have its parents been read since it became this cluster?"""
         self.settled = asyncio.Event()
         """Set once the parents are known or the cluster did not answer the first time."""
         self._claim = claim
@@ -185,6 +187,7 @@ class ClusterWorker:
         if self.uid is not None and uid != self.uid:
             _log.warning("cluster %s is another cluster now (kube-system uid changed): first contact", self.name)
             self._identities.pop(self.uid, None)
+            self.heard = False
             assignment = self.state.assignment
             self.state = ClusterState(self.name, self.state.reconciler)
             if assignment is not None:
@@ -247,6 +250,7 @@ class ClusterWorker:
             self._touched(self.name, None)
 
     def _on_parents(self) -> None:
+        self.heard = True
         self.settled.set()
         self._parents_known()
 

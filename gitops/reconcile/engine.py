@@ -14,6 +14,7 @@ import logging
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from gitops.cluster.claims import Claim
+from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, ClusterUid, Commit, ReconcilerName, UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
@@ -68,6 +69,11 @@ class Engine:
     def request_fetch(self) -> None:
         """Look at the repository at once (push signal, SIGHUP). Cheap; many requests become one look."""
         self._wanted.set()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is to be told about the head in force."""
+        return () if self._head is None else self._head.compilation.findings
 
     @property
     def looking(self) -> bool:
@@ -202,15 +208,16 @@ class Engine:
         started = self._context.clock()
         try:
             read = self._parents_read
-            head = await self._heads.compile(commit, self._parents())
+            head = await self._heads.compile(commit, self._parents(), unheard=self._unheard())
             if head is not None and self._renamed(head):
                 self._refused = commit
                 return False
             if head is not None and self._contact(head):
                 await self._first_contact()
+                read = -1  # compile again: now it is known who answered
             while head is not None and read != self._parents_read:  # what was read meanwhile pins instances
                 read = self._parents_read
-                head = await self._heads.compile(commit, self._parents())
+                head = await self._heads.compile(commit, self._parents(), unheard=self._unheard())
         except SourceError as error:
             _log.error("commit %s cannot be read, the last good head stays: %s", commit[:12], error)
             self._source_problem = str(error)
@@ -275,6 +282,10 @@ class Engine:
 
     def _parents(self) -> dict[UnitKey, ParentRecord]:
         return {key: record for worker in self.workers.values() for key, record in worker.state.parents.items()}
+
+    def _unheard(self) -> frozenset[ClusterName]:
+        """Clusters that have not told since the start what lives there: nothing that may is placed elsewhere."""
+        return frozenset(name for name, worker in self.workers.items() if not worker.heard)
 
     def _parents_known(self) -> None:
         """A cluster's parents were read after its units had been placed: they may pin instances elsewhere. We write

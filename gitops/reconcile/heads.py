@@ -96,13 +96,15 @@ class Heads:
         self._compiler = compiler
         self._good: dict[UnitKey, Unit] = {}
 
-    async def compile(self, commit: Commit, parents: Mapping[UnitKey, ParentRecord]) -> Head | None:
-        """The head at `commit`, placed by the pins of `parents`; None when its files are not here. Raises
-        SourceError."""
+    async def compile(
+        self, commit: Commit, parents: Mapping[UnitKey, ParentRecord], *, unheard: frozenset[ClusterName] = frozenset()
+    ) -> Head | None:
+        """The head at `commit`, placed by the pins of `parents`; None when its files are not here. The parents of
+        `unheard` clusters are not known yet. Raises SourceError."""
         tree = await self._source.tree(commit)
         if tree is None:
             return None
-        compilation = await self._source.call(self._compiler.compile, tree, pins=pins_of(parents))
+        compilation = await self._source.call(self._compiler.compile, tree, pins=pins_of(parents), unheard=unheard)
         held, named, collisions = set(compilation.held), dict(compilation.named), list[Finding]()
         while True:
             units = {key: unit for key, unit in compilation.units.items() if key.workload not in held}

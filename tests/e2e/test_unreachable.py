@@ -9,11 +9,12 @@ import pytest
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.gitserver import Repository
-from fleet_kit.fixtures import Fleet, StartFleet, forget, until
+from fleet_kit.fixtures import TEMPLATE, Fleet, StartFleet, forget, template_files, until
 from fleet_kit.scenes import bundle_files, deployment, live, repository, settings
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
+SIM_CRDS = TEMPLATE.parent / "gitops" / "sim" / "crds"
 NEAR, FAR = "dgx-a", "dgx-b"
 MANIFEST = "bundles/app/manifests/settings.yaml"
 
@@ -155,3 +156,34 @@ async def test_a_restart_while_a_cluster_is_unreachable_keeps_since_and_what_was
     await until(lambda: second.engine.workers[FAR].contact.reason == "Unreachable", "the cluster to be given up")
     assert of_unit(second, FAR) == unit
     assert (of_cluster(second, FAR)["status"], of_cluster(second, FAR)["since"]) == ("Unreachable", cluster["since"])
+
+
+async def test_a_restart_while_a_cluster_is_unreachable_starts_no_instance_twice(
+    fleet: StartFleet, repo: Repository, clusters: dict[str, ControlPlane]
+) -> None:
+    """An unreachable cluster keeps what it has, also when a restart has forgotten what that is (design 5)."""
+    for plane in clusters.values():
+        plane.create_crds(SIM_CRDS)
+    files = {path: text for path, text in template_files().items() if not path.startswith("bundles/")}
+    near = files.pop(f"clusters/{NEAR}.yaml")
+    repo.commit(files, "one cluster, which gets every instance")
+    running = await fleet(repo, clusters, name="before")
+    await running.settled()
+    commit = running.push({f"clusters/{NEAR}.yaml": near}, "another cluster: nothing moves")
+    await running.settled(commit)
+    namespaces = [
+        f"/api/v1/namespaces/fn-{name}" for name in ("llama-chat-h100-0", "llama-chat-h100-1", "embed-h100-0")
+    ]
+    assert all(clusters[FAR].get(path) for path in namespaces)
+    running.stop.set()
+    await running.task
+
+    running.proxies[FAR].refuse()
+    again = await fleet(repo, clusters, proxies=running.proxies, name="after")
+    await again.settled_on(NEAR)
+    waits = [f for f in again.engine.findings if f.code == "GO4002"]
+    assert len(waits) == 2, "both functions are told to wait for the cluster that does not answer"
+    running.proxies[FAR].restore()
+    await again.settled()
+    assert [path for path in namespaces if clusters[NEAR].get(path)] == []
+    assert all(clusters[FAR].get(path) for path in namespaces)

@@ -271,6 +271,26 @@ def test_unreadable_cluster_document_prunes_and_moves_nothing(compile_small, con
     assert "GO4002" not in {f.code for f in result.findings}, "what is pinned there does not wait for a place"
 
 
+def test_what_may_live_on_a_cluster_that_has_not_answered_is_not_placed_elsewhere(compile_small):
+    """design: an unreachable cluster keeps its pins, also when a restart has forgotten them."""
+    pins = {(CHAT, "h100"): {0: ClusterName("a")}}
+    result = compile_small({}, pins=pins, unheard=frozenset({ClusterName("b")}))
+    assert sorted(k for k in map(str, result.units) if k.startswith("function")) == ["function/chat/h100-0@a"]
+    assert "GO4002" in {f.code for f in result.findings}
+    assert result.complete, "what waits for a place has no parent anywhere that answers: nothing to prune by mistake"
+    again = compile_small({}, pins={(CHAT, "h100"): {0: ClusterName("a"), 1: ClusterName("a")}})
+    assert sorted(k for k in map(str, again.units) if k.startswith("function")) == [
+        "function/chat/h100-0@a",
+        "function/chat/h100-1@a",
+    ]
+
+
+def test_a_cluster_that_is_the_only_choice_needs_not_to_answer(compile_small, small):
+    text = small().files["functions/chat/deployment.yaml"] + "      clusters: [b]\n"
+    result = compile_small({"functions/chat/deployment.yaml": text}, unheard=frozenset({ClusterName("b")}))
+    assert {k.cluster for k in result.units if k.kind == "function"} == {"b"}
+
+
 def test_a_cluster_document_under_an_odd_name_still_is_that_cluster(compile_small, small):
     result = compile_small({"clusters/b.yaml": None, "clusters/b.yml": small().files["clusters/b.yaml"]})
     assert (result.complete, result.unreadable_clusters) == (False, {"b"})

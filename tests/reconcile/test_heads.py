@@ -48,7 +48,9 @@ class Repository:
     async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    def compile(self, tree: Tree, *, pins: Any, only: frozenset[WorkloadRef] | None = None) -> Compilation:
+    def compile(
+        self, tree: Tree, *, pins: Any, unheard: Any = frozenset(), only: frozenset[WorkloadRef] | None = None
+    ) -> Compilation:
         self.compiled.append((tree.commit, only))
         self.pins = pins
         units = {k: u for k, u in tree.units.items() if only is None or k.workload in only}

@@ -22,7 +22,7 @@ from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import Request
 from controlplane_kit.gitserver import GitServer, Repository
 
-from gitops.model.identity import UnitKey
+from gitops.model.identity import ClusterName, UnitKey
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings, shipped_folder
 from gitops.reconcile.connecting import FolderConnector
@@ -101,6 +101,22 @@ class Fleet:
                     print(name, key, unit.outcome)
             print(self.engine.health())
             raise
+
+    async def settled_on(self, cluster: str) -> None:
+        """Until every unit of this cluster is as the head declares, whatever the others do."""
+
+        def done() -> bool:
+            worker = self.engine.workers.get(ClusterName(cluster))
+            return (
+                not self.engine.looking
+                and worker is not None
+                and worker.state.assignment is not None
+                and worker.state.assignment.commit == self.repo.head()
+                and all(u.outcome.state is SyncState.SYNCED for u in list(worker.state.units.values()))
+                and not worker.busy
+            )
+
+        await until(done, f"the units on {cluster} to be as declared")
 
     def status(self, path: str) -> dict[str, Any]:
         """A file of the status branch, decoded; {} while it does not exist."""
