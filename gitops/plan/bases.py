@@ -62,12 +62,21 @@ class Base:
     complete: bool
 
 
+EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+"""Git's id of a file of no bytes. One with comments alone is meant; one with nothing may be half of a save."""
+
+
 def read_base(loader: Loader, tree: FileTree, entries: Iterable[TreeEntry], workload: WorkloadRef) -> Base:
     """Read the manifests of a workload in the order given. Two objects of one identity are a finding (GO5001)."""
     objects: list[BaseObject] = []
     findings: list[Finding] = []
     complete = True
     for entry in entries:
+        if entry.content_id == EMPTY_BLOB:
+            message = f"{entry.path.rpartition('/')[2]} is empty"
+            findings.append(finding(codes.EMPTY_FILE, message, Origin(entry.path), workload=workload))
+            complete = False
+            continue
         loaded = loader.load(tree, entry, workload=workload)
         findings += loaded.findings
         complete = complete and loaded.complete

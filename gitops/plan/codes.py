@@ -111,6 +111,12 @@ NO_OBJECTS = define(
     "Nothing of it is pruned. To remove the workload, remove its whole folder.",
 )
 NAMED_TWICE = define("GO2110", E, "A file is named twice", "Name it once; a folder names every file below it.")
+EMPTY_FILE = define(
+    "GO2112",
+    E,
+    "An empty manifest file",
+    "An editor or a tool that failed may have emptied it. To delete its objects, remove the file.",
+)
 MISPLACED = define(
     "GO2111",
     E,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -127,11 +127,18 @@ class GitSource:
         return self._mirror
 
 
+QUIET = 0.5
+"""Seconds for which a folder must not change before it is taken as it is: longer than an editor's save."""
+
+
 class FolderSource:
     """A plain folder; its status files go into another one."""
 
-    def __init__(self, path: Path, *, status_folder: Path) -> None:
+    def __init__(
+        self, path: Path, *, status_folder: Path, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self._path = path
+        self._pause = pause
         self._status_folder = status_folder
         self._tree: FolderTree | None = None
         self._worker = SourceWorker()
@@ -139,8 +146,14 @@ class FolderSource:
         self.branch = "folder"
 
     async def look(self) -> tuple[Commit | None, str]:
+        """A folder has no commits: it counts as it is once it has kept still for a moment, so that a file which is
+        being saved is not taken for what its author meant."""
+        before = None if self._tree is None else await self.call(_commit_of, self._tree)
         tree = await self.call(FolderTree, self._path, previous=self._tree)
-        commit = await self.call(lambda: tree.commit)
+        while (commit := await self.call(_commit_of, tree)) != before:
+            before = commit
+            await self._pause(QUIET)
+            tree = await self.call(FolderTree, self._path, previous=tree)
         self._tree = tree
         return commit, f"{self.display} is at {commit[:19]}"
 
@@ -165,6 +178,10 @@ class FolderSource:
 
     async def close(self) -> None:
         await self._worker.close()
+
+
+def _commit_of(tree: FolderTree) -> Commit:
+    return tree.commit
 
 
 MAX_STARTS = 200

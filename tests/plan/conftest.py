@@ -156,7 +156,8 @@ class MemoryTree:
             if isinstance(value, EntryKind):
                 yield TreeEntry(path, "0" * 40, value)
             else:
-                yield TreeEntry(path, hashlib.sha1(_bytes(value)).hexdigest())
+                data = _bytes(value)
+                yield TreeEntry(path, hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest())
 
     def read(self, path: str) -> bytes:
         value = self.files.get(path)

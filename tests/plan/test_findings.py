@@ -218,6 +218,7 @@ CASES = [
         id="named-twice",
     ),
     pytest.param({"apps/x/function.yaml": "x: 1\n"}, "GO2111", "apps/x/function.yaml", id="r02-misplaced"),
+    pytest.param({OBJECTS: ""}, "GO2112", OBJECTS, id="r01-emptied-file"),
     # patches
     pytest.param(
         {OVERLAY: settings("data: {LEVEL: x}\n").replace("settings", "setting")},

@@ -40,11 +40,15 @@ class NoCluster:
         return False
 
 
+async def _no_pause(seconds: float) -> None:
+    """The tests' folders are never half written."""
+
+
 class Folder(FolderSource):
     """A folder that counts looks, and fails when told to."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, status_folder=path.parent / "status")
+        super().__init__(path, status_folder=path.parent / "status", pause=_no_pause)
         self.path = path
         self.looks = 0
         self.failing: Exception | None = None
@@ -172,8 +176,8 @@ async def test_parents_that_are_read_while_a_head_is_compiled_are_taken_in_befor
     async with running(context, folder) as engine:
         compile_, compiled = engine._heads.compile, []
 
-        async def compiling(*args: Any) -> Any:
-            compiled.append(await compile_(*args))
+        async def compiling(*args: Any, **kwargs: Any) -> Any:
+            compiled.append(await compile_(*args, **kwargs))
             if len(compiled) == 1:
                 engine._parents_known()
             return compiled[-1]
@@ -219,11 +223,11 @@ async def test_a_head_that_could_not_be_compiled_again_is_tried_at_the_next_look
         await until(lambda: engine.workers and values(engine) == ["one"])
         compile_, calls = engine._heads.compile, []
 
-        async def failing_once(*args: Any) -> Any:
+        async def failing_once(*args: Any, **kwargs: Any) -> Any:
             calls.append(args)
             if len(calls) == 1:
                 raise SourceError(SourceErrorClass.CORRUPT, "an object is missing")
-            return await compile_(*args)
+            return await compile_(*args, **kwargs)
 
         monkeypatch.setattr(engine._heads, "compile", failing_once)
         engine._parents_known()
