@@ -186,20 +186,6 @@ class Mirror:
         before, after = self._commit(old) if old else None, self._commit(new)
         return treewalk.changed_paths(self.repo, before.tree if before else None, after.tree if after else None)
 
-    def is_own_commit(self, commit: Commit, reconciler: str, *, prefixes: Iterable[str]) -> bool:
-        """Whether `reconciler` made this commit: its trailer, and no path changed outside `prefixes`.
-
-        The message alone proves nothing (people copy it); a commit that touches more than our files is not ours.
-        """
-        found = self._commit(commit)
-        if found is None or len(found.parent_ids) > 1:
-            return False
-        if reconciler not in history.describe(found).trailers(history.RECONCILER):
-            return False
-        before = found.parents[0].tree if found.parent_ids else None
-        own = tuple(prefixes)
-        return all(path.startswith(own) for path in treewalk.changed_paths(self.repo, before, found.tree))
-
     # -- talking to the server
 
     def fetch(self) -> FetchOutcome:
