@@ -31,6 +31,7 @@ RUN mkdir -p /var/lib/gitops && chown 65532:65532 /var/lib/gitops
 ENV PATH=/opt/gitops/bin:$PATH \
     HOME=/var/lib/gitops \
     PYTHONUNBUFFERED=1 \
+    MALLOC_TRIM_THRESHOLD_=131072 \
     PYTHONDONTWRITEBYTECODE=1 \
     GITOPS_STATE_DIR=/var/lib/gitops \
     GITOPS_CREDENTIALS_DIR=/etc/gitops/clusters \

@@ -73,6 +73,7 @@ class Engine:
     async def open(cls, url: str, kubeconfig: Path, mirror: Path, log: Path) -> Engine:
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "bench-pycache")  # as when installed
+        environment.setdefault("MALLOC_TRIM_THRESHOLD_", "131072")  # as in the image
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
