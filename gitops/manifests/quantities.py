@@ -9,6 +9,7 @@ to change.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,10 +38,12 @@ class _Parsed:
     text: str  # what is printed when the server keeps the author's text; else ""
 
 
+@functools.lru_cache(maxsize=1 << 10, typed=True)
 def canonical_quantity(value: str | int | float) -> str:
     """The quantity as the API server prints it after reading it: `1000m` → `1`, `0.5` → `500m`, `1024Mi` → `1Gi`.
 
-    Fractions below 10^-9 are rounded away from zero, as there. Raises NotAQuantityError.
+    Fractions below 10^-9 are rounded away from zero, as there. Raises NotAQuantityError. Cached: a repository says the
+    same few quantities everywhere.
     """
     parsed = _parse(value)
     if parsed.text:
