@@ -86,6 +86,7 @@ class Watches:
         self._signal = asyncio.Event()
         """Set when a kind may be served that was not, and replaced by another: who takes it before looking misses
         nothing."""
+        self._looks = LOOKS  # how often discovery is asked after the last signal
 
     def want(self, watches: Collection[Watch]) -> None:
         """Watch exactly these, and the cluster's CRDs: a new or changed definition changes what is served."""
@@ -118,7 +119,8 @@ class Watches:
             if reflector.stale is not None:
                 reflector.request_relist()
 
-    def _wake(self) -> None:
+    def _wake(self, *, looks: int = LOOKS) -> None:
+        self._looks = looks
         self._signal.set()
         self._signal = asyncio.Event()
 
@@ -188,7 +190,7 @@ class Watches:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause if not unserved or asked < LOOKS else None):
                     await signal.wait()
-                    asked = 0
+                    asked = LOOKS - self._looks
 
     def _note(self, watch: Watch, event: Event) -> None:
         if isinstance(event, Synced):
@@ -221,7 +223,8 @@ class Watches:
             return  # listed again, or for the first time
         self._discovery.invalidate()
         if waiting:
-            self._wake()
+            # A definition that was there already is served already: one look is enough to have missed nothing.
+            self._wake(looks=LOOKS if self.sight(Watch(DEFINITION, "")) is Sight.SYNCED else 1)
         if known is None or not seen.same_schema(known):
             self._list_again(group)
 
