@@ -48,7 +48,8 @@ class ApplyOutcome:
     `deleting` where the server answered with an object that is on its way out.
 
     `overridden` are declared paths whose value in the answer is another one: an admission plugin decided so, a retry
-    will not help. `live` is the decoded answer; drop it once readiness was read from it.
+    will not help. The digests are of what is stored now, None after a dry run. `live` is the decoded answer; drop it
+    once readiness was read from it.
     """
 
     ref: ObjectRef
@@ -166,7 +167,8 @@ class Applier(Objects):
             result = ApplyResult.CONFIGURED
         payload: dict[str, Any] = msgspec.json.decode(sent)
         differences = () if holds(live, payload) else fields.compare(payload, live, self.manager).differences
-        fingerprint = fields.fingerprint(payload, live, self.manager)
+        # A dry run stores nothing, so it is no baseline.
+        fingerprint = None if dry_run else fields.fingerprint(payload, live, self.manager)
         return ApplyOutcome(
             ref=obj.ref,
             gvk=obj.gvk,
@@ -175,8 +177,8 @@ class Applier(Objects):
             uid=metadata.get("uid", ""),
             resource_version=metadata.get("resourceVersion", ""),
             generation=metadata.get("generation", 0),
-            entry_digest=fingerprint.entry_digest,
-            values_digest=fingerprint.values_digest,
+            entry_digest=fingerprint.entry_digest if fingerprint else None,
+            values_digest=fingerprint.values_digest if fingerprint else None,
             overridden=tuple(difference.path for difference in differences),
             warnings=response.warnings[:MAX_WARNINGS],
             live=live,
