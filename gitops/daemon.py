@@ -29,7 +29,7 @@ from gitops.metrics import PrometheusMetrics
 from gitops.model.documents import Cluster
 from gitops.plan.pruning import FuseLimits
 from gitops.policy.registry import OperatorRegistry
-from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.readiness.mapping import Mappings
 from gitops.reconcile.accounts import OnceReport
 from gitops.reconcile.connecting import FolderConnector
 from gitops.reconcile.context import Context
@@ -168,7 +168,7 @@ def connector(settings: Settings, metrics: PrometheusMetrics | None = None) -> F
 def context(settings: Settings, metrics: PrometheusMetrics | None) -> Context:
     """What the engine is given. Raises MappingError when shipped data is broken."""
     options = engine_options(settings)
-    registry, mappings = OperatorRegistry.shipped(), Mappings.read(shipped_folder())
+    registry, mappings = OperatorRegistry.shipped(), Mappings.shipped()
     made = Context(options=options, registry=registry, mappings=mappings, clock=time.monotonic, wall=time.time)
     return made if metrics is None else replace(made, metrics=metrics)
 

@@ -98,8 +98,13 @@ class ApiError:
         return self.reason == DRY_RUN_UNSUPPORTED
 
     def wait(self, attempt: int, rng: random.Random) -> float:
-        """Seconds before attempt number `attempt + 1` (attempts count from 1); never sooner than the server asked."""
-        return max(backoff(self.cls, attempt, rng), self.retry_after or 0.0)
+        """Seconds before attempt number `attempt + 1` (attempts count from 1); never sooner than the server asked.
+
+        For some milliseconds after a CRD changed the server still holds a payload against the old schema, so the first
+        refusals for that reason are looked at again soon; one that stays is refused like any other.
+        """
+        early = self.is_schema and attempt <= SCHEMA_LOOKS
+        return max(backoff(ErrorClass.RETRY if early else self.cls, attempt, rng), self.retry_after or 0.0)
 
     def __str__(self) -> str:
         subject = f" ({self.waits_for})" if self.waits_for else ""
@@ -114,6 +119,9 @@ class RequestFailed(Exception):
         super().__init__(str(error))
         self.error = error
 
+
+SCHEMA_LOOKS = 2
+"""How often an apply that does not fit the schema is tried again soon."""
 
 SCHEMA_MISMATCH = "SchemaMismatch"
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"

@@ -187,6 +187,11 @@ class Mappings:
         """The *.yaml files of a folder in order of name. Trusted data: raises MappingError for a bad file."""
         return cls(document for file in sorted(folder.iterdir(), key=lambda f: f.name) for document in _documents(file))
 
+    @classmethod
+    def shipped(cls) -> Mappings:
+        """The mappings that ship with this version: policies/status of the wheel or of the checkout."""
+        return cls.read(registry.shipped_folder("policies") / "status")
+
     def __iter__(self) -> Iterator[CompiledMapping]:
         """Each mapping once, in order of name."""
         known = {id(m): m for m in (*self._exact.values(), *self._any.values())}
@@ -214,8 +219,3 @@ def _documents(file: Traversable) -> list[StatusMapping]:
         return [StatusMapping.model_validate(document.body) for document in result.documents]
     except ValidationError as error:
         raise MappingError(f"{file.name}: {error}") from error
-
-
-def shipped_folder() -> Traversable:
-    """policies/status of the wheel, or of the checkout this package runs from."""
-    return registry.shipped_folder("policies") / "status"

@@ -17,7 +17,6 @@ import msgspec
 
 from gitops.cluster.comparison import Comparison, DifferenceKind, FieldDifference
 from gitops.cluster.managed_fields import UNKNOWN_WRITER, Writer
-from gitops.cluster.payloads import describe
 from gitops.cluster.values import ABSENT, Absent
 from gitops.model.findings import Origin
 from gitops.model.identity import ObjectRef, UnitKey
@@ -31,7 +30,6 @@ class DriftKind(enum.StrEnum):
     CHANGED = "changed"  # a declared value is another one, or gone
     DELETED = "deleted"  # the object is gone
     RELABELLED = "relabelled"  # the object lost our label, so our watch cannot see it any more
-    OWNERSHIP_LOST = "ownership-lost"  # the value is right, but we do not own it; mended silently, counted for fights
 
 
 class Repair(enum.StrEnum):
@@ -130,8 +128,6 @@ class DriftRecord:
             what = f"{self.object} was deleted ({declared_at})"
         elif self.kind is DriftKind.RELABELLED:
             what = f"{self.object} lost our label ({declared_at})"
-        elif self.kind is DriftKind.OWNERSHIP_LOST:
-            what = f"{self.path} of {self.object} is as {declared_at}, but no longer ours"
         elif self.detail is DifferenceKind.ORDER:
             order = f"{_text(self.live)}, {declared_at} as {_text(self.declared)}"
             what = f"{self.path} of {self.object} is in the order {order}"
@@ -149,21 +145,6 @@ def drift_records(
 ) -> tuple[DriftRecord, ...]:
     """One record per real difference, sorted by path; empty when only ownership moved."""
     return _sorted(_of_difference(unit, desired, difference, detected_at) for difference in comparison.differences)
-
-
-def ownership_records(
-    unit: UnitKey, desired: DesiredObject, comparison: Comparison, *, detected_at: datetime.datetime
-) -> tuple[DriftRecord, ...]:
-    """One record per declared path that is no longer ours although its value is right: for the fight breaker."""
-    different = [difference.path for difference in comparison.differences]
-    body = desired.body
-    return _sorted(
-        _record(
-            unit, desired, DriftKind.OWNERSHIP_LOST, detected_at, UNKNOWN_WRITER, path=describe(path, body), field=path
-        )
-        for path in comparison.lost
-        if not any(path[: len(d)] == d or d[: len(path)] == path for d in different)
-    )
 
 
 def object_record(

@@ -181,11 +181,6 @@ class Mirror:
             found.append(history.describe(commit))
         return History(tuple(found), complete=True)
 
-    def changed_paths(self, old: Commit | None, new: Commit) -> list[str]:
-        """Paths that differ between two commits (`old` None or unknown: all of `new`)."""
-        before, after = self._commit(old) if old else None, self._commit(new)
-        return treewalk.changed_paths(self.repo, before.tree if before else None, after.tree if after else None)
-
     # -- talking to the server
 
     def fetch(self) -> FetchOutcome:

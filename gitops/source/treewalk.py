@@ -92,21 +92,3 @@ def lookup(root: Any, path: str) -> Any | None:
         if found is None:
             return None
     return found
-
-
-def changed_paths(repo: Any, old: Any | None, new: Any | None, *, folder: str = "") -> list[str]:
-    """Paths of leaves that differ between two trees (None = empty), sorted within each folder."""
-    before = {entry.raw_name: entry for entry in old} if old is not None else {}
-    after = {entry.raw_name: entry for entry in new} if new is not None else {}
-    changed: list[str] = []
-    for raw in sorted(before.keys() | after.keys()):
-        a, b = before.get(raw), after.get(raw)
-        if a is not None and b is not None and a.id == b.id and a.filemode == b.filemode:
-            continue
-        path = folder + decode_name(raw)
-        trees = [e if e is not None and e.filemode == FileMode.TREE else None for e in (a, b)]
-        if any(e is not None and t is None for e, t in zip((a, b), trees, strict=True)):
-            changed.append(path)
-        if any(tree is not None for tree in trees):
-            changed += changed_paths(repo, trees[0], trees[1], folder=f"{path}/")
-    return changed

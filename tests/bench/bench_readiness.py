@@ -18,7 +18,7 @@ from typing import Any
 from gitops.model.identity import GroupKind, UnitKey
 from gitops.readiness.aggregating import DeclaredStatus, unit_status
 from gitops.readiness.evaluating import evaluate
-from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.readiness.mapping import Mappings
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import Role
 from gitops.report.status_files import UnitReport, render_unit
@@ -43,7 +43,7 @@ def main() -> None:
         print("bench_readiness needs recordings of operators: name their folder")
         return
     started = time.perf_counter()
-    mappings = Mappings.read(shipped_folder())
+    mappings = Mappings.shipped()
     print(f"read and compile the shipped mappings   {(time.perf_counter() - started) * 1e3:8.1f} ms")
     objects: dict[str, list[dict[str, Any]]] = defaultdict(list)
     latest: dict[str, dict[str, Any]] = {}

@@ -26,7 +26,7 @@ from gitops.cluster.connection import Connection, Response
 from gitops.model.documents import Cluster
 from gitops.model.identity import ClusterName
 from gitops.policy.registry import OperatorRegistry
-from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
 from gitops.reconcile.engine import Engine
 from gitops.reconcile.options import EngineOptions
@@ -157,7 +157,7 @@ async def main(url: str, kubeconfig: Path, mirror: Path) -> None:
     context = Context(
         EngineOptions(identity=f"bench-{os.getpid()}"),
         OperatorRegistry.shipped(),
-        Mappings.read(shipped_folder()),
+        Mappings.shipped(),
         time.monotonic,
         time.time,
     )

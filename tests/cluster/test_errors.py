@@ -8,6 +8,7 @@ import pytest
 
 from gitops.cluster.errors import (
     MESSAGE_LIMIT,
+    SCHEMA_MISMATCH,
     ApiError,
     Cause,
     ErrorClass,
@@ -268,3 +269,10 @@ def test_an_error_reads_as_a_sentence() -> None:
         "waiting (namespace x): not found"
     )
     assert str(ApiError(ErrorClass.RETRY, 503)) == "retry: HTTP 503"
+
+
+def test_24_a_schema_refusal_is_looked_at_again_soon_and_then_is_one_like_any_other() -> None:
+    schema = ApiError(ErrorClass.REFUSED, 500, SCHEMA_MISMATCH, "field not declared in schema")
+    rng = random.Random(0)
+    assert [schema.wait(attempt, rng) < 1 for attempt in (1, 2, 3)] == [True, True, False]
+    assert ApiError(ErrorClass.REFUSED, 422, "Invalid", "no").wait(1, rng) >= 30

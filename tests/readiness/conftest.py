@@ -15,7 +15,7 @@ import pytest
 from gitops.model.identity import GroupKind, ObjectRef
 from gitops.readiness.aggregating import DeclaredStatus, UnitMemory, UnitStatus, unit_status
 from gitops.readiness.evaluating import foresee
-from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.readiness.mapping import Mappings
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import Outlook, Role, Status
 
@@ -148,7 +148,7 @@ def _visible(status: UnitStatus) -> tuple[object, ...]:
 
 @pytest.fixture(scope="session")
 def mappings() -> Mappings:
-    return Mappings.read(shipped_folder())
+    return Mappings.shipped()
 
 
 @pytest.fixture(scope="session")

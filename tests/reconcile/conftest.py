@@ -33,7 +33,7 @@ from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Consent
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, DesiredObject, Stage, Unit
 from gitops.policy.registry import OperatorRegistry
-from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
 from gitops.reconcile.options import EngineOptions
 from gitops.reconcile.state import Assignment, ClusterState, ObjectRecord
@@ -406,7 +406,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="session")
 def mappings() -> Mappings:
-    return Mappings.read(shipped_folder())
+    return Mappings.shipped()
 
 
 @pytest.fixture

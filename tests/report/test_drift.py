@@ -20,7 +20,6 @@ from gitops.report.drift import (
     Repair,
     drift_records,
     object_record,
-    ownership_records,
     rfc3339,
     shown,
 )
@@ -118,15 +117,6 @@ def test_a_removed_value_is_told_with_who_probably_did_it(desired: DesiredObject
 def test_lost_ownership_alone_is_no_drift_record(desired: DesiredObject) -> None:
     comparison = fields.compare(desired.body, live(desired, 2), OURS)
     assert drift_records(UNIT, desired, comparison, detected_at=NOW) == ()
-    records = ownership_records(UNIT, desired, comparison, detected_at=NOW)
-    assert [r.path for r in records] == ["spec.components[name=decode].replicas", "spec.note"]
-    assert {r.kind for r in records} == {DriftKind.OWNERSHIP_LOST}
-
-
-def test_what_differs_is_not_told_as_lost_too(desired: DesiredObject) -> None:
-    comparison = fields.compare(desired.body, live(desired, 5, note=None), OURS)
-    assert len(drift_records(UNIT, desired, comparison, detected_at=NOW)) == 2
-    assert ownership_records(UNIT, desired, comparison, detected_at=NOW) == ()
 
 
 def test_an_object_that_is_gone_has_one_record(desired: DesiredObject) -> None:

@@ -1,6 +1,5 @@
 """What a commit's tree shows: kinds, odd names, bytes as stored, and the price of a one-file commit."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,7 +115,6 @@ def test_a_one_file_commit_reads_only_the_folders_above_it(upstream: Repository,
     after = mirror.tree(second).entries()
     assert mirror._listing.trees_read - read_before == 4, "root, functions, f7, manifests"
     assert sum(a is not b for a, b in zip(before, after, strict=True)) == 21, "entries of other folders are shared"
-    assert mirror.changed_paths(first, second) == ["functions/f7/manifests/m3.yaml"]
 
 
 def test_too_large_and_too_deep_are_refused(
@@ -137,20 +135,6 @@ def test_too_large_and_too_deep_are_refused(
     assert raised.value.error_class is SourceErrorClass.PROTOCOL
     assert "nested deeper" in raised.value.sentence
     assert not mirror._store.damaged
-
-
-def test_changed_paths_of_folders_that_became_files(upstream: Repository, make_mirror: MakeMirror) -> None:
-    old = upstream.commit({"x/a": "1", "x/b": "2", "y": "3", "same/z": "4"})
-    new = upstream.commit({"x/a": None, "x/b": None, "x": "now a file", "y": None, "y/c": "now a folder"})
-    mirror = make_mirror(upstream.url)
-    mirror.fetch()
-    names = subprocess.run(
-        ["git", "-C", str(upstream.path), "diff", "--name-only", "--no-renames", old, new],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert sorted(mirror.changed_paths(old, new)) == sorted(names)  # type: ignore[arg-type]
 
 
 def test_an_unknown_commit_is_an_error(upstream: Repository, make_mirror: MakeMirror, tmp_path: Path) -> None:

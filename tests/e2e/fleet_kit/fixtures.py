@@ -24,7 +24,7 @@ from controlplane_kit.gitserver import GitServer, Repository
 
 from gitops.model.identity import ClusterName, UnitKey
 from gitops.policy.registry import OperatorRegistry
-from gitops.readiness.mapping import Mappings, shipped_folder
+from gitops.readiness.mapping import Mappings
 from gitops.reconcile.connecting import FolderConnector
 from gitops.reconcile.context import Context
 from gitops.reconcile.engine import Engine
@@ -198,9 +198,7 @@ async def fleet(tmp_path: Path, repo: Repository) -> AsyncIterator[StartFleet]:
             remote = Remote(repo.url, "main", CredentialFiles())
             source = GitSource(lambda: Mirror(tmp_path / f"mirror-{name}", remote), author=Author())
             await source.open()
-            context = Context(
-                options, OperatorRegistry.shipped(), Mappings.read(shipped_folder()), time.monotonic, time.time
-            )
+            context = Context(options, OperatorRegistry.shipped(), Mappings.shipped(), time.monotonic, time.time)
             engine, stop = Engine(source, FolderConnector(credentials), context), asyncio.Event()
             task = asyncio.create_task(engine.run(stop))
             made = Fleet(repo, own, apis, engine, task, stop, source, credentials)
