@@ -73,6 +73,13 @@ DIRECTIVE = define(
     "GO1020", Severity.WARNING, "%YAML directive has no effect", "Values are read as kubectl reads them. Remove it."
 )
 COMPLEX_KEY = define("GO1021", Severity.ERROR, "map key is a map or list", "Only text can be a key.")
+KUBECTL_REFUSES = define(
+    "GO1023",
+    Severity.ERROR,
+    "YAML that kubectl refuses",
+    "kubectl cuts files at `---` lines and reads an older YAML. Write it as the message says.",
+    "`--- {a: 1}`",
+)
 
 NOT_AN_OBJECT = define(
     "GO1101",
@@ -82,7 +89,12 @@ NOT_AN_OBJECT = define(
     "`Kind: Service`",
 )
 LIST_WITHOUT_KIND = define("GO1102", Severity.ERROR, "list without kind", "Add `kind: List` and `apiVersion: v1`.")
-BAD_ITEMS = define("GO1103", Severity.ERROR, "items of a List are not objects", "`items` is a list of objects.")
+BAD_ITEMS = define(
+    "GO1103",
+    Severity.ERROR,
+    "items that are not the objects of a List",
+    "`items` at the root is the list of objects of a `kind: List`; kubectl knows no other meaning of it.",
+)
 GENERATE_NAME = define(
     "GO1104", Severity.ERROR, "generateName", "An object declared in Git needs a name: set metadata.name."
 )
