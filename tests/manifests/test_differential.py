@@ -91,7 +91,7 @@ def _judge(data: bytes, result: ReadResult, answer: kubectl.Answer) -> str:
         return "no object"
     if any(f.code == codes.DIRECTIVE for f in result.findings):
         return "%YAML"  # Y24: read and warned about, where kubectl wants `---` first
-    ours = _sorted([kubectl.without_labels(d.body) for d in result.documents])
+    ours = _sorted([kubectl.comparable(d.body) for d in result.documents])
     if answer.refused or ours != _sorted(answer.objects):
         answer = kubectl.read_one(data)  # mutations change names
     assert not answer.refused, f"read though kubectl refuses it: {answer.refused}\n{data.decode()}"

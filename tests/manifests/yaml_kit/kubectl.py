@@ -18,7 +18,7 @@ PROGRAM = binaries.kubectl()
 
 @dataclass
 class Answer:
-    """The objects of a file, each without its labels, and why kubectl stopped, if it did."""
+    """The objects of a file, each comparable(), and why kubectl stopped, if it did."""
 
     objects: list[Any] = field(default_factory=list)
     refused: str = ""
@@ -46,12 +46,17 @@ def read_many(files: Mapping[str, bytes]) -> dict[str, Answer]:
     return answers
 
 
-def without_labels(item: Any) -> Any:
-    """The object without labels, for the command needs to set one."""
-    metadata = item.get("metadata") if isinstance(item, dict) else None
-    if not isinstance(metadata, dict):
+def comparable(item: Any) -> Any:
+    """An object without the label that the command sets, and without what is empty then: both sides may have it so."""
+    if not isinstance(item, dict) or not isinstance(item.get("metadata", {}), dict):
         return item
-    return {**item, "metadata": {k: v for k, v in metadata.items() if k != "labels"}}
+    metadata = dict(item.get("metadata", {}))
+    if isinstance(metadata.get("labels", {}), dict):
+        metadata["labels"] = {key: value for key, value in metadata.get("labels", {}).items() if key != "l"}
+    if not metadata.get("labels"):
+        metadata.pop("labels", None)
+    rest = {key: value for key, value in item.items() if key != "metadata"}
+    return {**rest, "metadata": metadata} if metadata else rest
 
 
 def _run(files: Mapping[str, bytes]) -> subprocess.CompletedProcess[str]:
@@ -68,4 +73,4 @@ def _objects(text: str) -> list[Any]:
         item, at = decoder.raw_decode(text, at)
         at += len(text[at : at + 99]) - len(text[at : at + 99].lstrip())
         found.extend(item["items"] if item["kind"] == "List" and "items" in item else [item])
-    return [without_labels(item) for item in found]
+    return [comparable(item) for item in found]
