@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
+from gitops.model.bundles import Bundle
 from gitops.model.catalogue import finding
-from gitops.model.documents import Bundle
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, GroupKind, ObjectRef, UnitKey, WorkloadKind
 from gitops.model.kinds import NAMESPACE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitops.model.catalogue import define
+from gitops.model.documents import Rule
 from gitops.model.findings import Severity
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
@@ -73,6 +74,36 @@ NOTHING_DECLARED = define(
     "The tree declares no workload, or no cluster",
     "Nothing is pruned while this is so. If it is meant, set spec.allowEmpty: true in gitops.yaml.",
 )
+
+EXCLUSIVE = define(
+    "GO2019",
+    E,
+    "Fields that exclude each other",
+    "Keep one of them; a field that is there counts, also with an empty value.",
+    "`containerImage` beside `manifests`",
+)
+CONTRADICTION = define(
+    "GO2020",
+    E,
+    "Fields that contradict each other",
+    "See docs/documents.md for the rule.",
+    "a grace period above the runtime",
+)
+NOT_RENDERED = define(
+    "GO2021",
+    E,
+    "Not rendered by this version",
+    "Container images and Helm charts are checked only. Declare manifests of an operator instead.",
+    "`helmChart: https://charts.example/chat-1.0.0.tgz`",
+)
+RULES = {
+    Rule.MISSING: MISSING_FIELD,
+    Rule.EXCLUSIVE: EXCLUSIVE,
+    Rule.NOT_UNIQUE: NOT_UNIQUE,
+    Rule.MIN_ABOVE_MAX: MIN_ABOVE_MAX,
+    Rule.CONTRADICTION: CONTRADICTION,
+}
+"""The finding of each rule between fields."""
 
 # -- files ------------------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
-from gitops.model.documents import Cluster, Repository
+from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.repositories import Repository
 from gitops.model.trees import FileTree
 from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.plan import codes
@@ -316,12 +317,6 @@ def _check_cluster(entry: ClusterEntry, name: str, repository: Repository) -> It
             if key.startswith(RESERVED_PREFIXES):
                 origin = Origin(entry.file, entry.lines.line_of(("spec", "namespaceTemplate", field, key)))
                 yield finding(policy_codes.OUR_METADATA, f"{key} is written by the reconciler only", origin)
-    seen: set[str] = set()
-    for position, gpu in enumerate(cluster.spec.gpus):
-        if gpu.name.casefold() in seen:
-            origin = Origin(entry.file, entry.lines.line_of(("spec", "gpus", position)))
-            yield finding(codes.NOT_UNIQUE, f"GPU {gpu.name} is listed twice", origin)
-        seen.add(gpu.name.casefold())
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -16,10 +16,12 @@ from pydantic_core import ErrorDetails
 from gitops.manifests.lines import Path, dotted
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import API_VERSION, KINDS, Document, Use, written_fields
+from gitops.model.document_kinds import KINDS
+from gitops.model.documents import API_VERSION, Document, Use, problems_in, written_fields
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import WorkloadRef
 from gitops.plan import codes
+from gitops.policy import codes as policy_codes
 
 D = TypeVar("D", bound=Document)
 
@@ -58,20 +60,34 @@ def typed(
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         return None, tuple(_explain(document, detail, workload, model) for detail in details)
-    findings = tuple(_unused_fields(document, parsed, workload))
+    findings = (*_contradictions(document, parsed, workload), *_unused_fields(document, parsed, workload))
     return (None if any(f.severity == "error" for f in findings) else parsed), findings
+
+
+def _contradictions(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
+    return [_at(document, p.path, codes.RULES[p.rule], p.message, workload) for p in problems_in(parsed)]
 
 
 def _unused_fields(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
     found = []
     for path, use in written_fields(parsed):
         if use is Use.REFUSED:
-            message = f"{dotted(path)} is not supported by this version"
-            found.append(_at(document, path, codes.NOT_SUPPORTED, message, workload))
+            found.append(_refused(document, path, workload))
         elif use is Use.RECORDED:
             message = f"{dotted(path)} is recorded and does nothing yet"
             found.append(_at(document, path, codes.RECORDED_ONLY, message, workload))
     return found
+
+
+def _refused(document: RawDocument, path: Path, workload: WorkloadRef | None) -> Finding:
+    where = dotted(path)
+    if path[-1] == "secrets":
+        return _at(document, path, policy_codes.INLINE_SECRETS, f"{where} holds values of secrets", workload)
+    if path[-1] in ("containerImage", "helmChart"):
+        return _at(
+            document, path, codes.NOT_RENDERED, f"{where} is checked, and not rendered by this version", workload
+        )
+    return _at(document, path, codes.NOT_SUPPORTED, f"{where} is not supported by this version", workload)
 
 
 def _explain(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import Function, FunctionDeployment
 from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.functions import Function, FunctionDeployment
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
 from gitops.plan.layout import WorkloadFolder
@@ -55,7 +55,6 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if document is not None and deployment is not None and second is not None:
         line = document.lines.line_of(("metadata", "name"))
         findings += check_name(deployment, folder, file=second.path, line=line)
-        findings += _check_specs(deployment, document, folder)
         patches = _patch_lists(deployment, document)
     files = resolve_files(
         folder,
@@ -71,39 +70,18 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
 
 def _check_function(context: Context, function: Function, raw: RawDocument, folder: WorkloadFolder) -> list[Finding]:
     found: list[Finding] = []
-    if function.spec.manifests is None:
-        line = raw.lines.line_of(("spec",))
-        message = "spec.manifests is missing"
-        found.append(finding(codes.MISSING_FIELD, message, Origin(raw.file, line), workload=folder.ref))
     if function.spec.namespace is not None and refused_for_function(function.spec.namespace):
         at_namespace: Path = ("spec", "namespace")
         message = f"a function cannot have the namespace {function.spec.namespace} for itself"
         origin = Origin(raw.file, raw.lines.line_of(at_namespace))
         found.append(finding(policy_codes.NAMESPACE_FORBIDDEN, message, origin, workload=folder.ref, path=at_namespace))
-    for position, name in enumerate(function.spec.operatorTypes):
+    for position, name in enumerate(function.spec.operatorTypes or ()):
         if name not in context.registry.types:
             known = ", ".join(sorted(context.registry.types))
             at: Path = ("spec", "operatorTypes", position)
             origin = Origin(raw.file, raw.lines.line_of(at))
             message = f"unknown operator type {name} (known: {known})"
             found.append(finding(codes.UNKNOWN_OPERATOR, message, origin, workload=folder.ref, path=at))
-    return found
-
-
-def _check_specs(deployment: FunctionDeployment, document: RawDocument, folder: WorkloadFolder) -> list[Finding]:
-    found = []
-    seen: set[str] = set()
-    for position, spec in enumerate(deployment.spec.gpuSpecifications):
-        at: Path = ("spec", "gpuSpecifications", position)
-        if spec.id in seen:
-            origin = Origin(document.file, document.lines.line_of((*at, "id")))
-            message = f"the id {spec.id} is used twice"
-            found.append(finding(codes.NOT_UNIQUE, message, origin, workload=folder.ref, path=(*at, "id")))
-        seen.add(spec.id)
-        if spec.maxInstances is not None and spec.minInstances > spec.maxInstances:
-            origin = Origin(document.file, document.lines.line_of((*at, "minInstances")))
-            message = f"minInstances {spec.minInstances} is above maxInstances {spec.maxInstances}"
-            found.append(finding(codes.MIN_ABOVE_MAX, message, origin, workload=folder.ref, path=(*at, "minInstances")))
     return found
 
 

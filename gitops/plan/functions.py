@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.manifests.lines import Path
 from gitops.model.catalogue import finding
-from gitops.model.documents import Function, Patch
 from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.functions import Function
 from gitops.model.identity import GroupKind
+from gitops.model.patches import Patch
 from gitops.plan.bases import Base, BaseObject, read_base
 from gitops.plan.building import CleanObject, Marks, clean, finish, in_namespace, namespace_object
 from gitops.plan.function_sources import FunctionSource
@@ -148,7 +149,7 @@ def _unit(
             objects=desired,
             mode=stricter(cluster.document.spec.mode, deployment.spec.mode),
             version=function.spec.version,
-            operator_types=tuple(sorted(set(function.spec.operatorTypes))),
+            operator_types=tuple(sorted(set(function.spec.operatorTypes or ()))),
             service_name=deployment.spec.serviceName or "",
             service_port=deployment.spec.servicePort,
             base_digest=base_digest(base),
@@ -165,7 +166,7 @@ def base_digest(base: Base) -> str:
 def _gate(context: Context, function: Function, objects: Sequence[BaseObject], source: FunctionSource) -> list[Finding]:
     """Only the kinds of the function's operator types, in namespaces that we give."""
     found: list[Finding] = []
-    allowed = context.registry.allowed(function.spec.operatorTypes)
+    allowed = context.registry.allowed(function.spec.operatorTypes or ())
 
     def say(code: str, message: str, item: BaseObject, *path: str) -> None:
         origin = item.origin(*path)
@@ -179,7 +180,7 @@ def _gate(context: Context, function: Function, objects: Sequence[BaseObject], s
             say(policy_codes.VERSION_REFUSED, message, item, "apiVersion")
         elif kind is None or kind.scope == "Cluster":
             scope = _scope_words(item.gvk.group_kind)
-            types = ", ".join(function.spec.operatorTypes) or "none"
+            types = ", ".join(function.spec.operatorTypes or ()) or "none"
             message = f"{item.gvk}{scope} is not allowed in a function with operatorTypes {types}"
             say(policy_codes.KIND_REFUSED, message, item, "kind")
         elif kind.deprecated:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import Function, FunctionDeployment, GpuSpecification
 from gitops.model.findings import Finding, Origin
+from gitops.model.functions import Function, FunctionDeployment, GpuSpecification
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
 from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
 from gitops.plan.naming import instance_namespace
@@ -79,7 +79,7 @@ class _Planner:
         at: Path = ("spec", "gpuSpecifications", position)
         context = self.context
         types = context.registry.types
-        implied = [types[n].spec.clusterAttribute for n in self.function.spec.operatorTypes if n in types]
+        implied = [types[n].spec.clusterAttribute for n in self.function.spec.operatorTypes or () if n in types]
         fits = eligible(Selection.of(spec, implied=implied), context.documents)
         hidden = {ClusterName(n) for n in context.unreadable if not spec.clusters or n in spec.clusters}
         if not fits.clusters and not hidden and spec.minInstances:

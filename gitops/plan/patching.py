@@ -13,9 +13,9 @@ from typing import Any
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import InlinePatch, Patch
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import WorkloadRef
+from gitops.model.patches import InlineMergePatch, Patch
 from gitops.model.trees import FileTree
 from gitops.overlays.applying import PatchSource, apply_merge_patches
 from gitops.overlays.patches import Target, check_patch, read_patch
@@ -61,9 +61,9 @@ class PatchReader:
         """The patches of a list, in order. `at` is the list's path in the document."""
         bound: list[BoundPatch] = []
         for position, entry in enumerate(entries):
-            if isinstance(entry, InlinePatch):
+            if isinstance(entry, InlineMergePatch):
                 bound += self._inline(entry, (*at, position))
-            else:
+            elif isinstance(entry, str):
                 if entry not in self._files:
                     self._files[entry] = tuple(self._file(entry))
                 bound += self._files[entry]
@@ -84,7 +84,7 @@ class PatchReader:
             if file.target is not None:
                 yield BoundPatch(file.target, file.source)
 
-    def _inline(self, entry: InlinePatch, at: Path) -> Iterator[BoundPatch]:
+    def _inline(self, entry: InlineMergePatch, at: Path) -> Iterator[BoundPatch]:
         target = Target(entry.target.apiVersion, entry.target.kind, entry.target.name, entry.target.namespace or "")
         source = PatchSource(entry.patch, Provenance.of_document(self._document).at((*at, "patch")))
         self._add(*check_patch(source, target))

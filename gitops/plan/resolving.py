@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import Patch
 from gitops.model.findings import Finding, Origin
+from gitops.model.patches import Patch
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes, paths
 from gitops.plan.layout import WorkloadFolder, is_prose

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gitops.model.documents import Cluster, Repository
+from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
+from gitops.model.repositories import Repository
 from gitops.overlays.provenance import Provenance
 
 RECONCILER_LABEL = "gitops/reconciler"

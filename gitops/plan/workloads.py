@@ -9,9 +9,11 @@ from typing import Any
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.manifests.lines import LineMap, Path
 from gitops.model.catalogue import finding
-from gitops.model.documents import Cluster, Document, InlinePatch, Patch
+from gitops.model.clusters import Cluster
+from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
+from gitops.model.patches import Patch, patch_path
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.layout import WorkloadFolder
@@ -107,11 +109,10 @@ def patch_material(patches: Sequence[Patch], folder: WorkloadFolder) -> list[Any
     """What a list of patches adds to a content key: path and content of files, inline patches themselves."""
     material: list[Any] = []
     for patch in patches:
-        if isinstance(patch, InlinePatch):
-            material.append(patch.model_dump(mode="json"))
-        else:
-            entry = folder.entries.get(f"{folder.root}/{patch}")
-            material.append([patch, entry.content_id if entry else ""])
+        path = patch_path(patch)
+        entry = folder.entries.get(f"{folder.root}/{path}") if path is not None else None
+        written = patch if isinstance(patch, str) else patch.model_dump(mode="json")
+        material.append([written, entry.content_id if entry else ""])
     return material
 
 

@@ -88,6 +88,14 @@ TOKEN_SECRET = define(
     "GO4203", E, "A Secret of type service-account-token", "It would make a token that never expires; use bound tokens."
 )
 
+INLINE_SECRETS = define(
+    "GO4204",
+    E,
+    "Values of secrets in a document",
+    "Git holds names of Secrets only: make the Secret on the cluster and name it under secretRefs.",
+    "`secrets: [{name: KEY, value: …}]`",
+)
+
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 OUR_METADATA = define(

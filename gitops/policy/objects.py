@@ -11,10 +11,10 @@ from typing import Any
 
 from gitops.manifests.lines import Path, dotted
 from gitops.model.catalogue import finding
-from gitops.model.documents import NameLimit
 from gitops.model.findings import Finding
 from gitops.model.identity import ObjectRef, WorkloadRef
 from gitops.model.kinds import CONFIG_MAP, DEFINITION, SECRET
+from gitops.model.operators import NameLimit
 from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.overlays.provenance import Provenance
 from gitops.policy import codes

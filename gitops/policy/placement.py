@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gitops.model.documents import Cluster, GpuSpecification
+from gitops.model.clusters import Cluster
+from gitops.model.functions import GpuSpecification
 from gitops.model.identity import ClusterName, WorkloadRef
 
 Pins = Mapping[tuple[WorkloadRef, str], Mapping[int, ClusterName]]

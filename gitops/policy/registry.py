@@ -15,8 +15,8 @@ from pathlib import Path
 
 from gitops.manifests.canonical import digest
 from gitops.manifests.reading import read_documents
-from gitops.model.documents import ChildKind, NameLimit, OperatorKind, OperatorType
 from gitops.model.identity import GroupKind, GroupVersionKind
+from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType
 
 DATA_FOLDER = "_data"
 """Where the wheel keeps the folders policies/ and repo-template/ of a checkout."""

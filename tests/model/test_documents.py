@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from gitops.model.documents import (
-    KINDS,
-    Document,
-    FunctionDeployment,
-    FunctionSpec,
-    InlinePatch,
-    Repository,
-    Use,
-    use_of,
-    written_fields,
-)
+from gitops.model.document_kinds import KINDS
+from gitops.model.documents import Document, Use, use_of, written_fields
+from gitops.model.functions import FunctionDeployment, FunctionSpec
+from gitops.model.patches import InlineMergePatch
+from gitops.model.repositories import Repository
 
 
 def every_model(cls=Document):
@@ -76,7 +70,7 @@ def test_recorded_and_refused_fields_are_found_in_lists():
     at = ("spec", "gpuSpecifications", 0)
     assert uses[*at, "maxInstances"] is Use.RECORDED
     assert uses[*at, "jsonPatches"] is Use.REFUSED
-    assert isinstance(document.spec.gpuSpecifications[0].manifestMergePatches[1], InlinePatch)
+    assert isinstance(document.spec.gpuSpecifications[0].manifestMergePatches[1], InlineMergePatch)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gitops.model.documents import OperatorKind
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.operators import OperatorKind
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, Mode, Stage

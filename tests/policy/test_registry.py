@@ -9,8 +9,8 @@ from importlib.resources.abc import Traversable
 import pytest
 import yaml
 
-from gitops.model.documents import OperatorType
 from gitops.model.identity import GroupKind, GroupVersionKind
+from gitops.model.operators import OperatorType
 from gitops.policy.registry import OperatorRegistry, shipped_folder
 from gitops.policy.scopes import builtin_namespaced
 
