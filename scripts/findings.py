@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import gitops  # noqa: E402
-from gitops.model import catalogue, documents  # noqa: E402
+from gitops.model import catalogue, document_kinds, documents  # noqa: E402
 
-MARK = "<!-- Below: made by scripts/findings.py from gitops/model/documents.py. -->\n"
+MARK = "<!-- Below: made by scripts/findings.py from gitops/model/document_kinds.py. -->\n"
 GROUPS = {
     "GO1": "Reading",
     "GO2": "Documents, files and patches",
@@ -68,7 +68,7 @@ def _sentence_case(title: str) -> str:
 def documents_page(text: str) -> str:
     """The page with its tables made again; what stands before the mark is written by hand."""
     lines = [text.partition(MARK)[0] + MARK]
-    for name, model in documents.KINDS.items():
+    for name, model in document_kinds.KINDS.items():
         lines += [f"## {name}", "", " ".join((model.__doc__ or "").split()), ""]
         lines += ["| field | type | default | use |", "|---|---|---|---|"]
         lines += [f"| `{path}` | {kind} | {default} | {use} |" for path, kind, default, use in _rows(model, "")]
