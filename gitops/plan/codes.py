@@ -43,15 +43,17 @@ NOT_SUPPORTED = define(
 RECORDED_ONLY = define("GO2010", I, "Recorded; does nothing yet", "Nothing to do: the value is kept and shown.")
 KIND_NOT_SUPPORTED = define(
     "GO2011",
-    W,
-    "This kind of workload is not supported yet",
+    I,
+    "A workload that is checked and not run yet",
     "It is left alone: not applied, and nothing of it is ever pruned.",
+    "`kind: Task`",
 )
-POLICY_NOT_SUPPORTED = define(
+POLICY_NOT_USED = define(
     "GO2012",
-    E,
-    "Policies in the repository are not supported yet",
-    "Remove the file: a policy that is not enforced would promise too much.",
+    I,
+    "A policy that is checked and not used yet",
+    "Nothing to do: the shipped ones are used.",
+    "`kind: StatusMapping`",
 )
 UNKNOWN_OPERATOR = define(
     "GO2013",
@@ -95,6 +97,13 @@ NOT_RENDERED = define(
     "Not rendered by this version",
     "Container images and Helm charts are checked only. Declare manifests of an operator instead.",
     "`helmChart: https://charts.example/chat-1.0.0.tgz`",
+)
+UNKNOWN_POLICY = define(
+    "GO2022",
+    E,
+    "Unknown validation policy",
+    "Use Default, Unrestricted, or the name of a ValidationPolicy document in policies/.",
+    "`validationPolicy: {name: lenient}`",
 )
 RULES = {
     Rule.MISSING: MISSING_FIELD,

@@ -7,22 +7,23 @@ documents and the names of the files, `plan_function` (instances.py) decides whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.manifests.lines import Path
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.functions import Function
-from gitops.model.identity import GroupKind
+from gitops.model.identity import GroupKind, WorkloadRef
 from gitops.model.patches import Patch
+from gitops.plan import codes
 from gitops.plan.bases import Base, BaseObject, read_base
 from gitops.plan.building import CleanObject, Marks, clean, finish, in_namespace, namespace_object
 from gitops.plan.function_sources import FunctionSource
 from gitops.plan.instances import FunctionPlan, Instance
 from gitops.plan.patching import BoundPatch, PatchReader, merge
 from gitops.plan.units import Unit
-from gitops.plan.workloads import Context, Demand, WorkloadResult, stricter
+from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult, stricter
 from gitops.policy import codes as policy_codes
 from gitops.policy.scopes import builtin_namespaced
 
@@ -132,11 +133,12 @@ def _unit(
         template=cluster.template,
     )
     desired, problems = finish(
-        [namespace, *in_namespace(objects, instance.namespace)],
+        [namespace, *in_namespace([*cluster.objects, *objects], instance.namespace)],
         marks=Marks.of(context.reconciler, instance.key),
         workload=source.folder.ref,
         registry=context.registry,
     )
+    problems = (*problems, *_in_template(cluster, objects, source.folder.ref))
     chains.findings += problems
     if problems:
         return []
@@ -155,6 +157,16 @@ def _unit(
             base_digest=base_digest(base),
         )
     ]
+
+
+def _in_template(cluster: ClusterEntry, objects: Sequence[CleanObject], workload: WorkloadRef) -> Iterator[Finding]:
+    """Objects that the cluster's namespace template makes too."""
+    given = {item.ref: item for item in cluster.objects}
+    for item in objects:
+        if item.ref in given:
+            origin, other = item.provenance.origin_of(()), given[item.ref].provenance.origin_of(())
+            message = f"{item.ref.kind} {item.ref.name} is also declared by the namespace template at {other}"
+            yield finding(codes.DECLARED_TWICE, message, origin, object=item.ref, workload=workload)
 
 
 def base_digest(base: Base) -> str:

@@ -29,13 +29,14 @@ class Stage(enum.IntEnum):
     """Order of apply; the reverse is the order of deletion."""
 
     NAMESPACE = 0
-    ACCESS = 1  # ServiceAccount, Role, RoleBinding, …
-    CONFIG = 2  # ConfigMap, Secret, PVC, Service, …
-    DEFINITION = 3  # CustomResourceDefinition
-    CUSTOM_EARLY = 4  # custom resources that others wait for (NIMCache)
-    CUSTOM = 5
-    WORKLOAD = 6
-    ADMISSION = 7  # webhook configurations: last, after what serves them
+    BOUNDS = 1  # ResourceQuota, LimitRange, NetworkPolicy: before anything that they bound
+    ACCESS = 2  # ServiceAccount, Role, RoleBinding, …
+    CONFIG = 3  # ConfigMap, Secret, PVC, Service, …
+    DEFINITION = 4  # CustomResourceDefinition
+    CUSTOM_EARLY = 5  # custom resources that others wait for (NIMCache)
+    CUSTOM = 6
+    WORKLOAD = 7
+    ADMISSION = 8  # webhook configurations: last, after what serves them
 
 
 class Mode(enum.StrEnum):

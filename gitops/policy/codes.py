@@ -32,6 +32,21 @@ FOREIGN_ACCOUNT = define(
 )
 NOT_PLACED = define("GO4005", I, "Nothing is placed", "Add deployment.yaml with at least one GPU specification.")
 
+UNMARKED_CLUSTER = define(
+    "GO4006",
+    W,
+    "An operator is expected where the cluster does not say so",
+    "Add the operator's attribute to the cluster's attributes, or select other clusters.",
+    "an OperatorInstall of dynamo for a cluster without DynamoOperatorSupport",
+)
+TWO_VERSIONS = define(
+    "GO4007",
+    E,
+    "Two versions of one operator on one cluster",
+    "Keep one of the documents for each operator and cluster.",
+    "two OperatorInstalls of dynamo, 1.2.1 and 1.5.0, that both select dgx-a",
+)
+
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 KIND_REFUSED = define(
@@ -71,6 +86,14 @@ NAME_TOO_LONG = define(
     "GO4110", W, "Names that add up to too much", "Shorten the name of the object or of its longest part."
 )
 NAMESPACE_IGNORED = define("GO4111", W, "A namespace on a cluster-scoped kind", "Remove it; it is ignored.")
+
+WIDENS = define(
+    "GO4112",
+    E,
+    "A policy of the repository that would allow more",
+    "A repository may only narrow what is shipped; more is allowed by the daemon's settings.",
+    "an OperatorType with a kind that the shipped one does not have",
+)
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
