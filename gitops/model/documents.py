@@ -44,7 +44,7 @@ Mode = Literal["enforce", "report", "paused"]
 
 
 class Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 class LabelMetadata(Document):
