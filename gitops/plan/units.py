@@ -104,6 +104,7 @@ class Compilation:
     findings: tuple[Finding, ...]
     held: frozenset[WorkloadRef]
     complete: bool
+    left_alone: frozenset[WorkloadRef] = frozenset()  # held without an error: kinds that this version does not run
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What held workloads name at this commit, where all of it can be read: it may have moved there."""
