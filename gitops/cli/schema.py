@@ -18,10 +18,8 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON Schema of one kind of document, or write those of all kinds into a folder."""
-    import json
-
     from gitops.model.document_kinds import KINDS
-    from gitops.model.schemas import schema_of
+    from gitops.model.schemas import schema_file, schema_text
 
     known = {name.lower(): name for name in KINDS}
     if kind is None and out is None:
@@ -30,11 +28,10 @@ def schema(
     if kind is not None and kind.lower() not in known:
         typer.echo(f"gitops: there is no kind {kind}; choose one of {', '.join(KINDS)}", err=True)
         raise typer.Exit(Exit.USAGE)
-    wanted = known if kind is None else {kind.lower(): known[kind.lower()]}
-    texts = {file: json.dumps(schema_of(name), indent=2, ensure_ascii=False) + "\n" for file, name in wanted.items()}
+    wanted = list(KINDS) if kind is None else [known[kind.lower()]]
     if out is None:
-        typer.echo("".join(texts.values()), nl=False)
+        typer.echo("".join(schema_text(name) for name in wanted), nl=False)
         return
     out.mkdir(parents=True, exist_ok=True)
-    for file, text in texts.items():
-        (out / f"{file}.json").write_text(text, encoding="utf-8")
+    for name in wanted:
+        (out / schema_file(name)).write_text(schema_text(name), encoding="utf-8")

@@ -7,6 +7,7 @@ exist) `gitops validate` says.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -27,6 +28,16 @@ def schema_of(kind: str) -> dict[str, Any]:
     """The schema of one kind of document. Raises KeyError for a kind that is not in KINDS."""
     made = KINDS[kind].model_json_schema(schema_generator=_Generator)
     return {"$schema": _Generator.schema_dialect, **made}
+
+
+def schema_file(kind: str) -> str:
+    """Name of the file that a schema is written to: `functiondeployment.json`."""
+    return f"{kind.lower()}.json"
+
+
+def schema_text(kind: str) -> str:
+    """The schema of one kind as the text of a file. Raises KeyError for a kind that is not in KINDS."""
+    return json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"
 
 
 class _Generator(GenerateJsonSchema):

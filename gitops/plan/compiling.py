@@ -271,7 +271,16 @@ class _Run:
 
     def incomplete(self, tree: FileTree) -> Compilation:
         """Without a usable repository document nothing can be marked as ours: no units, and nothing is pruned."""
-        return Compilation(tree.commit, None, {}, {}, _sorted(self.findings), frozenset(), False, self.every_cluster)
+        return Compilation(
+            tree.commit,
+            None,
+            {},
+            {},
+            _sorted(self.findings),
+            frozenset(),
+            False,
+            unreadable_clusters=self.every_cluster,
+        )
 
     def compilation(self, tree: FileTree, repository: Repository, context: Context) -> Compilation:
         units: dict[UnitKey, Unit] = {}

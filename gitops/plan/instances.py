@@ -13,7 +13,7 @@ from gitops.model.functions import Function, FunctionDeployment, GpuSpecificatio
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
 from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
 from gitops.plan.naming import instance_namespace
-from gitops.plan.workloads import Context, content_key, patch_material, stricter, target_problems, unknown_clusters
+from gitops.plan.workloads import Context, content_key, stricter, target_problems, unknown_clusters
 from gitops.policy import codes as policy_codes
 from gitops.policy.placement import Pins, Placement, Selection, eligible, place, place_on_each
 
@@ -111,14 +111,7 @@ class _Planner:
         namespace = self.function.spec.namespace or instance_namespace(name, spec.id, placement.index)
         key = UnitKey(WorkloadKind.FUNCTION, name, f"{spec.id}-{placement.index}", cluster)
         document = self.context.clusters[cluster].document.spec
-        patches = [
-            patch_material(entries, self.source.folder)
-            for entries in (
-                self.deployment.spec.patches,
-                spec.manifestMergePatches,
-                self.deployment.spec.clusterPatches.get(cluster, ()),
-            )
-        ]
+        overlays = self.source.overlays
         content = content_key(
             self.context,
             str(key),
@@ -127,7 +120,7 @@ class _Planner:
             self.function.spec.operatorTypes,
             stricter(document.mode, self.deployment.spec.mode).value,
             [self.deployment.spec.serviceName, self.deployment.spec.servicePort],
-            patches,
+            overlays.material(self.source.folder, spec.id, cluster) if overlays is not None else [],
             document.namespaceTemplate.model_dump(mode="json"),
             manifests=self.source.manifests,
         )

@@ -15,7 +15,7 @@ from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import WorkloadRef
-from gitops.model.patches import InlineMergePatch, Patch
+from gitops.model.patches import InlineMergePatch
 from gitops.model.trees import FileTree
 from gitops.overlays.applying import PatchSource, apply_merge_patches
 from gitops.overlays.patches import Target, check_patch, read_patch
@@ -25,6 +25,7 @@ from gitops.plan import codes
 from gitops.plan.bases import BaseObject
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
+from gitops.plan.resolving import PatchList
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +50,19 @@ class MergedObject:
 class PatchReader:
     """Reads the patch entries of one workload; collects findings."""
 
-    def __init__(self, loader: Loader, tree: FileTree, folder: WorkloadFolder, document: RawDocument) -> None:
+    def __init__(self, loader: Loader, tree: FileTree, folder: WorkloadFolder) -> None:
         self._loader = loader
         self._tree = tree
         self._folder = folder
-        self._document = document  # where the entries are written
         self._files: dict[str, tuple[BoundPatch, ...]] = {}
         self.findings: list[Finding] = []
 
-    def read(self, entries: Sequence[Patch], at: Path) -> tuple[BoundPatch, ...]:
-        """The patches of a list, in order. `at` is the list's path in the document."""
+    def read(self, listed: PatchList) -> tuple[BoundPatch, ...]:
+        """The patches of a list, in order."""
         bound: list[BoundPatch] = []
-        for position, entry in enumerate(entries):
+        for position, entry in enumerate(listed.entries):
             if isinstance(entry, InlineMergePatch):
-                bound += self._inline(entry, (*at, position))
+                bound += self._inline(entry, listed.document, (*listed.at, position))
             elif isinstance(entry, str):
                 if entry not in self._files:
                     self._files[entry] = tuple(self._file(entry))
@@ -84,9 +84,9 @@ class PatchReader:
             if file.target is not None:
                 yield BoundPatch(file.target, file.source)
 
-    def _inline(self, entry: InlineMergePatch, at: Path) -> Iterator[BoundPatch]:
+    def _inline(self, entry: InlineMergePatch, document: RawDocument, at: Path) -> Iterator[BoundPatch]:
         target = Target(entry.target.apiVersion, entry.target.kind, entry.target.name, entry.target.namespace or "")
-        source = PatchSource(entry.patch, Provenance.of_document(self._document).at((*at, "patch")))
+        source = PatchSource(entry.patch, Provenance.of_document(document).at((*at, "patch")))
         self._add(*check_patch(source, target))
         yield BoundPatch(target, source)
 
