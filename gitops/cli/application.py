@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gitops.cli import apply, init, plan, run, schema, status, validate
+from gitops.cli import apply, explain, init, plan, run, schema, status, validate
 from gitops.cli.exits import Exit
 
 application = typer.Typer(
@@ -24,6 +24,7 @@ application = typer.Typer(
 application.command("run")(run.run)
 application.command("validate")(validate.validate)
 application.command("plan")(plan.plan)
+application.command("explain")(explain.explain)
 application.command("apply")(apply.apply)
 application.command("status")(status.status)
 application.command("init")(init.init)

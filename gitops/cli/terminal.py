@@ -13,7 +13,7 @@ from rich.text import Text
 from gitops.readiness.texts import printable
 
 if TYPE_CHECKING:
-    from gitops.model.findings import Finding
+    from gitops.model.findings import Finding, Origin
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _GOOD = ("Synced", "Ready", "ACTIVE", "Completed", "Reachable", "Removed")
@@ -47,7 +47,7 @@ def print_findings(findings: Sequence[Finding], read: Callable[[str], bytes], ou
     """
     from gitops.policy import codes
 
-    secret = (codes.CREDENTIAL, codes.SECRET_DATA)
+    secret = (codes.CREDENTIAL, codes.SECRET_DATA, codes.INLINE_SECRETS)
     files: dict[str, list[str]] = {finding.origin.file: [] for finding in findings if finding.code in secret}
     for finding in findings:
         style = _STYLES[str(finding.severity)]
@@ -62,6 +62,14 @@ def print_findings(findings: Sequence[Finding], read: Callable[[str], bytes], ou
             _print_line(finding, lines[finding.origin.line - 1], out, style)
         if finding.hint:
             out.print(Text(printable(f"   hint: {finding.hint}"), style="dim"), soft_wrap=True)
+
+
+def print_source(origin: Origin, read: Callable[[str], bytes], out: Console) -> None:
+    """The line of a place, when it may be shown."""
+    lines = _lines(read, origin.file)
+    if 0 < origin.line <= len(lines):
+        line = printable(lines[origin.line - 1].rstrip("\r")[:_LONGEST].replace("\t", " "))
+        out.print(Text(f"{origin.line:>9} | ", style="dim") + Text(line), soft_wrap=True)
 
 
 def count(number: int, word: str) -> str:
