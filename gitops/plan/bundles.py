@@ -156,7 +156,7 @@ def _objects(
         patches += reader.read(bundle.spec.clusterPatches[cluster], ("spec", "clusterPatches", cluster))
     if any(f.severity == Severity.ERROR for f in reader.findings):
         return (), ()
-    merged, remarks = merge(base.objects, patches, source.folder.ref)
+    merged, remarks = merge(base.objects, patches, source.folder.ref, context.registry)
     objects, judged = clean(merged, workload=source.folder.ref, registry=context.registry)
     return objects, (*remarks, *judged)
 

@@ -165,6 +165,13 @@ TARGET_MISSING = define(
 )
 TARGET_AMBIGUOUS = define("GO2202", E, "The patch's target matches several objects", "Add the target's namespace.")
 EMPTY_PATCH_FILE = define("GO2203", E, "The patch file holds no patch", "Remove the entry, or write the patch.")
+OPTIONAL_TARGET_MISSING = define(
+    "GO2204",
+    I,
+    "The target of an optional patch is not in the base",
+    "Nothing to do, if that is meant. Without `optional: true` it would be an error.",
+    "`{target: {…, name: llm-prod}, optional: true, …}` where the base has `llm` only",
+)
 
 # -- several units ----------------------------------------------------------------------------------------------------
 

@@ -88,8 +88,9 @@ def _check_function(context: Context, function: Function, raw: RawDocument, fold
 def _patch_lists(deployment: FunctionDeployment, document: RawDocument) -> list[PatchList]:
     lists = [PatchList(deployment.spec.patches, document, ("spec", "patches"))]
     for position, spec in enumerate(deployment.spec.gpuSpecifications):
-        at: Path = ("spec", "gpuSpecifications", position, "manifestMergePatches")
-        lists.append(PatchList(spec.manifestMergePatches, document, at))
+        at: Path = ("spec", "gpuSpecifications", position)
+        lists.append(PatchList(spec.manifestMergePatches, document, (*at, "manifestMergePatches")))
+        lists.append(PatchList(spec.jsonPatches, document, (*at, "jsonPatches")))
     for cluster in sorted(deployment.spec.clusterPatches):
         entries = deployment.spec.clusterPatches[cluster]
         lists.append(PatchList(entries, document, ("spec", "clusterPatches", cluster)))

@@ -80,7 +80,7 @@ class _Chains:
         self.findings += found
         if any(f.severity == Severity.ERROR for f in found):
             return ()
-        merged, remarks = merge(self.base.objects, patches, workload)
+        merged, remarks = merge(self.base.objects, patches, workload, self.context.registry)
         objects, judged = clean(merged, workload=workload, registry=self.context.registry)
         self.findings += [*remarks, *judged]
         return objects
@@ -92,8 +92,9 @@ class _Chains:
         chain: list[BoundPatch] = [*self._read(deployment.spec.patches, ("spec", "patches"))]
         for position, spec in enumerate(deployment.spec.gpuSpecifications):
             if spec.id == spec_id:
-                at: Path = ("spec", "gpuSpecifications", position, "manifestMergePatches")
-                chain += self._read(spec.manifestMergePatches, at)
+                at: Path = ("spec", "gpuSpecifications", position)
+                chain += self._read(spec.manifestMergePatches, (*at, "manifestMergePatches"))
+                chain += self._read(spec.jsonPatches, (*at, "jsonPatches"))
         if cluster:
             chain += self._read(deployment.spec.clusterPatches[cluster], ("spec", "clusterPatches", cluster))
         return tuple(chain)

@@ -116,6 +116,7 @@ class _Planner:
             for entries in (
                 self.deployment.spec.patches,
                 spec.manifestMergePatches,
+                spec.jsonPatches,
                 self.deployment.spec.clusterPatches.get(cluster, ()),
             )
         ]
