@@ -33,7 +33,7 @@ def seconds_of(value: Any) -> Any:
     raise ValueError("a duration is a whole number with ms, s, m or h, such as 90s")
 
 
-Duration = Annotated[float, BeforeValidator(seconds_of), Field(ge=0)]
+Duration = Annotated[float, BeforeValidator(seconds_of, json_schema_input_type=str), Field(ge=0)]
 Expression = Annotated[str, Field(min_length=1, max_length=2000)]
 FieldPath = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
 

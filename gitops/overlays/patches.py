@@ -14,7 +14,7 @@ from gitops.manifests import sanitizing
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding
+from gitops.model.findings import Finding, Origin
 from gitops.overlays import codes
 from gitops.overlays.provenance import Provenance
 
@@ -70,6 +70,10 @@ class MergePatchSource:
     patch: dict[str, Any]
     provenance: Provenance
     by_key: bool = False
+
+    @property
+    def origin(self) -> Origin:
+        return self.provenance.origin_of(())
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,19 @@ from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.repositories import Repository
 from gitops.model.trees import FileTree
-from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
+from gitops.plan.clusters import usable_cluster
 from gitops.plan.crosschecks import check_capacity, check_units
 from gitops.plan.function_sources import FunctionSource, read_function
 from gitops.plan.functions import compile_function
+from gitops.plan.installs import Installs, read_installs
 from gitops.plan.instances import plan_function
 from gitops.plan.layout import REPOSITORY_FILE, Layout, WorkloadFolder, read_layout
 from gitops.plan.loading import Loader
+from gitops.plan.repository_policies import read_policies
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
-from gitops.policy import codes as policy_codes
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.registry import OperatorRegistry
 
@@ -86,7 +87,7 @@ class Compiler:
         repository = self._repository(tree, layout, run)
         if repository is None:
             return run.incomplete(tree)
-        context = self._context(tree, layout, repository, run, unheard)
+        context, installs = self._context(tree, layout, repository, run, unheard)
         surroundings = _surroundings(context, layout)
         pinned = _by_workload(pins)
         demands: list[Demand] = []
@@ -95,6 +96,8 @@ class Compiler:
                 continue
             if ref in layout.unreadable:
                 run.held.add(ref)
+            elif ref.kind is WorkloadKind.OPERATOR:
+                run.add(ref, WorkloadResult(findings=installs.findings[ref]))
             elif ref.kind not in _SUPPORTED:
                 run.not_supported(folder)
             else:
@@ -131,7 +134,10 @@ class Compiler:
 
     def _context(
         self, tree: FileTree, layout: Layout, repository: Repository, run: _Run, unheard: frozenset[ClusterName]
-    ) -> Context:
+    ) -> tuple[Context, Installs]:
+        policies = read_policies(self._loader, tree, layout.policies, self._registry)
+        run.findings += policies.findings
+        run.policies_usable = policies.usable
         clusters: dict[str, ClusterEntry] = {}
         broken = set(layout.broken_clusters)
         for name, entry in layout.clusters.items():
@@ -140,22 +146,27 @@ class Compiler:
             if document is None or cluster is None:
                 broken.add(name)
                 continue
-            usable = ClusterEntry(cluster, entry.path, document.lines)
-            problems = list(_check_cluster(usable, name, repository))
+            usable, problems = usable_cluster(
+                document, cluster, name=name, repository=repository, registry=policies.registry
+            )
             run.findings += problems
-            if problems:
+            if usable is None:
                 broken.add(name)
             else:
                 clusters[name] = usable
-        return Context(
+        context = Context(
             tree=tree,
             loader=self._loader,
-            registry=self._registry,
+            registry=policies.registry,
             reconciler=repository.metadata.name,
             clusters=clusters,
             unreadable=frozenset(broken - clusters.keys()),
             unheard=unheard,
+            validation=policies.validation,
         )
+        folders = {r: f for r, f in layout.workloads.items() if r.kind is WorkloadKind.OPERATOR}
+        installs = read_installs(context, {r: f for r, f in folders.items() if r not in layout.unreadable})
+        return replace(context, versions=installs.versions), installs
 
     def _workload(self, context: Context, folder: WorkloadFolder, pins: Pins) -> WorkloadResult:
         """From the cache when the folder, its placement and all that its units are made from are as before."""
@@ -206,7 +217,8 @@ def _surroundings(context: Context, layout: Layout) -> bytes:
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
     unknown = [sorted(context.unreadable), sorted(context.unheard)]
-    return digest(canonical_json([context.reconciler, policy, clusters, unknown]))
+    names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
+    return digest(canonical_json([context.reconciler, policy, clusters, unknown, names]))
 
 
 def _by_workload(pins: Pins) -> dict[WorkloadRef, tuple[Pinned, ...]]:
@@ -226,13 +238,11 @@ class _Run:
         self.named: dict[WorkloadRef, frozenset[ObjectRef]] = {}
         self.complete = layout.whole
         self.every_cluster = frozenset({*layout.clusters, *layout.broken_clusters})
-        for entry in layout.policies:
-            message = f"{entry.path} is not enforced by this version"
-            self.findings.append(finding(codes.POLICY_NOT_SUPPORTED, message, Origin(entry.path)))
+        self.policies_usable = True
 
     def add(self, ref: WorkloadRef, result: WorkloadResult) -> None:
         self.findings += result.findings
-        if any(f.severity == Severity.ERROR for f in result.findings):
+        if not self.policies_usable or any(f.severity == Severity.ERROR for f in result.findings):
             self.held.add(ref)
             if result.named is not None:
                 self.named[ref] = result.named
@@ -261,7 +271,16 @@ class _Run:
 
     def incomplete(self, tree: FileTree) -> Compilation:
         """Without a usable repository document nothing can be marked as ours: no units, and nothing is pruned."""
-        return Compilation(tree.commit, None, {}, {}, _sorted(self.findings), frozenset(), False, self.every_cluster)
+        return Compilation(
+            tree.commit,
+            None,
+            {},
+            {},
+            _sorted(self.findings),
+            frozenset(),
+            False,
+            unreadable_clusters=self.every_cluster,
+        )
 
     def compilation(self, tree: FileTree, repository: Repository, context: Context) -> Compilation:
         units: dict[UnitKey, Unit] = {}
@@ -293,30 +312,11 @@ def _cache_key(
     keys = [[str(unit), content] for unit, content in units]
     places: set[str] = set()
     if folder.ref.kind is WorkloadKind.FUNCTION:
-        places = {str(context.clusters[unit.cluster].template) for unit, _ in units}
+        places = {context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
     remarks = [str(f) for f in findings]
     policy = context.registry.policy_digest.hex()
     material = [folder.content.hex(), context.reconciler, policy, keys, remarks, sorted(places)]
     return folder.ref, digest(canonical_json(material))
-
-
-def _check_cluster(entry: ClusterEntry, name: str, repository: Repository) -> Iterable[Finding]:
-    cluster = entry.document
-    if cluster.metadata.name != name:
-        origin = Origin(entry.file, entry.lines.line_of(("metadata", "name")))
-        message = f"metadata.name is {cluster.metadata.name}, the file {name}.yaml"
-        yield finding(codes.NAME_IS_NOT_PLACE, message, origin)
-    tenancy = cluster.spec.tenancy
-    if tenancy is not None and tenancy.ncaId != repository.spec.ncaId:
-        origin = Origin(entry.file, entry.lines.line_of(("spec", "tenancy")))
-        message = f"cluster {name} belongs to account {tenancy.ncaId}, the repository to {repository.spec.ncaId}"
-        yield finding(policy_codes.FOREIGN_ACCOUNT, message, origin)
-    template = cluster.spec.namespaceTemplate
-    for field, values in (("labels", template.labels), ("annotations", template.annotations)):
-        for key in sorted(values):
-            if key.startswith(RESERVED_PREFIXES):
-                origin = Origin(entry.file, entry.lines.line_of(("spec", "namespaceTemplate", field, key)))
-                yield finding(policy_codes.OUR_METADATA, f"{key} is written by the reconciler only", origin)
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:

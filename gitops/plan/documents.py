@@ -22,6 +22,9 @@ from gitops.model.findings import Finding, Origin
 from gitops.model.identity import WorkloadRef
 from gitops.plan import codes
 from gitops.policy import codes as policy_codes
+from gitops.policy.credentials import credentials_in
+
+_IN_PATCHES = frozenset({"patch", "operations"})
 
 D = TypeVar("D", bound=Document)
 
@@ -55,13 +58,23 @@ def typed(
     if body.get("apiVersion") != API_VERSION:
         message = f"apiVersion of a {model.__name__} is {API_VERSION}"
         return None, (_at(document, ("apiVersion",), codes.WRONG_API_VERSION, message, workload),)
+    secrets = _credentials(document, workload)
     try:
         parsed = model.model_validate(body)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
-        return None, tuple(_explain(document, detail, workload, model) for detail in details)
-    findings = (*_contradictions(document, parsed, workload), *_unused_fields(document, parsed, workload))
+        return None, (*secrets, *(_explain(document, detail, workload, model) for detail in details))
+    findings = (*secrets, *_contradictions(document, parsed, workload), *_unused_fields(document, parsed, workload))
     return (None if any(f.severity == "error" for f in findings) else parsed), findings
+
+
+def _credentials(document: RawDocument, workload: WorkloadRef | None) -> list[Finding]:
+    """Values that look like credentials. Those of patches are judged in the merged objects, which may allow them."""
+    return [
+        _at(document, path, policy_codes.CREDENTIAL, f"{dotted(path)} looks like {what}", workload)
+        for path, what in credentials_in(document.body)
+        if not _IN_PATCHES.intersection(path)
+    ]
 
 
 def _contradictions(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:

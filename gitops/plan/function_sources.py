@@ -11,9 +11,10 @@ from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.functions import Function, FunctionDeployment
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
+from gitops.plan.chains import Overlays
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import refused_for_function
-from gitops.plan.resolving import PatchList, resolve_files
+from gitops.plan.resolving import resolve_files
 from gitops.plan.workloads import Context, check_name
 from gitops.policy import codes as policy_codes
 
@@ -31,6 +32,7 @@ class FunctionSource:
     deployment: FunctionDeployment | None = None
     document: RawDocument | None = None  # of deployment.yaml
     manifests: tuple[TreeEntry, ...] = ()
+    overlays: Overlays | None = None
 
 
 def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
@@ -51,21 +53,31 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         return FunctionSource(folder, tuple(findings))
     findings += check_name(function, folder, file=main.path, line=raw.lines.line_of(("metadata", "name")))
     findings += _check_function(context, function, raw, folder)
-    patches: list[PatchList] = []
+    overlays: Overlays | None = None
     if document is not None and deployment is not None and second is not None:
         line = document.lines.line_of(("metadata", "name"))
         findings += check_name(deployment, folder, file=second.path, line=line)
-        patches = _patch_lists(deployment, document)
+        overlays = Overlays.of(
+            document,
+            patches=deployment.spec.patches,
+            clusters=deployment.spec.clusterPatches,
+            specifications=[
+                (spec.id, spec, ("spec", "gpuSpecifications", position))
+                for position, spec in enumerate(deployment.spec.gpuSpecifications)
+            ],
+        )
     files = resolve_files(
         folder,
         manifests=function.spec.manifests or (),
         document=raw,
-        patches=patches,
+        patches=overlays.every() if overlays is not None else (),
         own=[f"{folder.root}/{FUNCTION_FILE}", f"{folder.root}/{DEPLOYMENT_FILE}"],
     )
     findings += files.findings
     usable = not any(f.severity == Severity.ERROR for f in findings)
-    return FunctionSource(folder, tuple(findings), function if usable else None, deployment, document, files.manifests)
+    return FunctionSource(
+        folder, tuple(findings), function if usable else None, deployment, document, files.manifests, overlays
+    )
 
 
 def _check_function(context: Context, function: Function, raw: RawDocument, folder: WorkloadFolder) -> list[Finding]:
@@ -83,15 +95,3 @@ def _check_function(context: Context, function: Function, raw: RawDocument, fold
             message = f"unknown operator type {name} (known: {known})"
             found.append(finding(codes.UNKNOWN_OPERATOR, message, origin, workload=folder.ref, path=at))
     return found
-
-
-def _patch_lists(deployment: FunctionDeployment, document: RawDocument) -> list[PatchList]:
-    lists = [PatchList(deployment.spec.patches, document, ("spec", "patches"))]
-    for position, spec in enumerate(deployment.spec.gpuSpecifications):
-        at: Path = ("spec", "gpuSpecifications", position)
-        lists.append(PatchList(spec.manifestMergePatches, document, (*at, "manifestMergePatches")))
-        lists.append(PatchList(spec.jsonPatches, document, (*at, "jsonPatches")))
-    for cluster in sorted(deployment.spec.clusterPatches):
-        entries = deployment.spec.clusterPatches[cluster]
-        lists.append(PatchList(entries, document, ("spec", "clusterPatches", cluster)))
-    return lists

@@ -7,22 +7,21 @@ documents and the names of the files, `plan_function` (instances.py) decides whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gitops.manifests.canonical import canonical_json, digest
-from gitops.manifests.lines import Path
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.functions import Function
-from gitops.model.identity import GroupKind
-from gitops.model.patches import Patch
+from gitops.model.identity import GroupKind, WorkloadRef
+from gitops.plan import codes
 from gitops.plan.bases import Base, BaseObject, read_base
-from gitops.plan.building import CleanObject, Marks, clean, finish, in_namespace, namespace_object
+from gitops.plan.building import CleanObject, Marks, finish, in_namespace, namespace_object
+from gitops.plan.chains import Chains
 from gitops.plan.function_sources import FunctionSource
 from gitops.plan.instances import FunctionPlan, Instance
-from gitops.plan.patching import BoundPatch, PatchReader, merge
 from gitops.plan.units import Unit
-from gitops.plan.workloads import Context, Demand, WorkloadResult, stricter
+from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult, stricter
 from gitops.policy import codes as policy_codes
 from gitops.policy.scopes import builtin_namespaced
 
@@ -36,86 +35,20 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
     base = read_base(context.loader, context.tree, source.manifests, source.folder.ref)
     findings += base.findings
     findings += _gate(context, function, base.objects, source)
-    chains = _Chains(context, source, base)
+    chains = Chains(context, source.folder, base, source.overlays)
     units: list[Unit] = []
     if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         for instance in plan.instances:
             units += _unit(context, source, function, instance, chains, base)
-        chains.check_unplaced(plan)
+        chains.check_the_rest()
     findings += chains.findings
     if any(f.severity == Severity.ERROR for f in findings):
         units = []
     return WorkloadResult(tuple(units), tuple(findings), _demands(context, units, plan))
 
 
-class _Chains:
-    """Merged and judged objects by the patches that apply; instances with the same patches share them."""
-
-    def __init__(self, context: Context, source: FunctionSource, base: Base) -> None:
-        self.context = context
-        self.source = source
-        self.base = base
-        self.findings: list[Finding] = []
-        self._objects: dict[tuple[str, str], tuple[CleanObject, ...]] = {}
-        self._patches: dict[tuple[str, str], tuple[BoundPatch, ...]] = {}
-        self._reader: PatchReader | None = None
-        if source.document is not None:
-            self._reader = PatchReader(context.loader, context.tree, source.folder, source.document)
-
-    def objects(self, spec_id: str, cluster: str) -> tuple[CleanObject, ...]:
-        """Objects of a GPU specification on a cluster ("" = without cluster patches); none after an error."""
-        deployment = self.source.deployment
-        if deployment is None or cluster not in deployment.spec.clusterPatches:
-            cluster = ""
-        key = (spec_id, cluster)
-        if key not in self._objects:
-            self._objects[key] = self._make(spec_id, cluster)
-        return self._objects[key]
-
-    def _make(self, spec_id: str, cluster: str) -> tuple[CleanObject, ...]:
-        workload = self.source.folder.ref
-        before = len(self._reader.findings) if self._reader else 0
-        patches = self._list(spec_id, cluster)
-        found = self._reader.findings[before:] if self._reader else []
-        self.findings += found
-        if any(f.severity == Severity.ERROR for f in found):
-            return ()
-        merged, remarks = merge(self.base.objects, patches, workload, self.context.registry)
-        objects, judged = clean(merged, workload=workload, registry=self.context.registry)
-        self.findings += [*remarks, *judged]
-        return objects
-
-    def _list(self, spec_id: str, cluster: str) -> tuple[BoundPatch, ...]:
-        deployment = self.source.deployment
-        if deployment is None:
-            return ()
-        chain: list[BoundPatch] = [*self._read(deployment.spec.patches, ("spec", "patches"))]
-        for position, spec in enumerate(deployment.spec.gpuSpecifications):
-            if spec.id == spec_id:
-                at: Path = ("spec", "gpuSpecifications", position)
-                chain += self._read(spec.manifestMergePatches, (*at, "manifestMergePatches"))
-                chain += self._read(spec.jsonPatches, (*at, "jsonPatches"))
-        if cluster:
-            chain += self._read(deployment.spec.clusterPatches[cluster], ("spec", "clusterPatches", cluster))
-        return tuple(chain)
-
-    def _read(self, entries: Sequence[Patch], at: Path) -> tuple[BoundPatch, ...]:
-        return self._reader.read(entries, at) if self._reader is not None else ()
-
-    def check_unplaced(self, plan: FunctionPlan) -> None:
-        """Merge what no instance has merged, so that its errors are found before it is needed."""
-        deployment = self.source.deployment
-        if deployment is None or not deployment.spec.gpuSpecifications:
-            self.objects("", "")
-            return
-        placed = {instance.spec.id for instance in plan.instances}
-        for spec in deployment.spec.gpuSpecifications:
-            if spec.id not in placed:
-                self.objects(spec.id, "")
-
-
 def _unit(
-    context: Context, source: FunctionSource, function: Function, instance: Instance, chains: _Chains, base: Base
+    context: Context, source: FunctionSource, function: Function, instance: Instance, chains: Chains, base: Base
 ) -> list[Unit]:
     objects = chains.objects(instance.spec.id, instance.placement.cluster)
     deployment, document = source.deployment, source.document
@@ -133,11 +66,12 @@ def _unit(
         template=cluster.template,
     )
     desired, problems = finish(
-        [namespace, *in_namespace(objects, instance.namespace)],
+        [namespace, *in_namespace([*cluster.objects, *objects], instance.namespace)],
         marks=Marks.of(context.reconciler, instance.key),
         workload=source.folder.ref,
         registry=context.registry,
     )
+    problems = (*problems, *_in_template(cluster, objects, source.folder.ref))
     chains.findings += problems
     if problems:
         return []
@@ -156,6 +90,16 @@ def _unit(
             base_digest=base_digest(base),
         )
     ]
+
+
+def _in_template(cluster: ClusterEntry, objects: Sequence[CleanObject], workload: WorkloadRef) -> Iterator[Finding]:
+    """Objects that the cluster's namespace template makes too."""
+    given = {item.ref: item for item in cluster.objects}
+    for item in objects:
+        if item.ref in given:
+            origin, other = item.provenance.origin_of(()), given[item.ref].provenance.origin_of(())
+            message = f"{item.ref.kind} {item.ref.name} is also declared by the namespace template at {other}"
+            yield finding(codes.DECLARED_TWICE, message, origin, object=item.ref, workload=workload)
 
 
 def base_digest(base: Base) -> str:

@@ -30,6 +30,7 @@ from gitops.plan import codes
 from gitops.plan.bases import BaseObject
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
+from gitops.plan.resolving import PatchList
 from gitops.policy.components import changed_components, lost_fields
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.schemas import SchemaIndex
@@ -57,57 +58,55 @@ class MergedObject:
 class PatchReader:
     """Reads the patch entries of one workload, each list and each file once; collects findings."""
 
-    def __init__(self, loader: Loader, tree: FileTree, folder: WorkloadFolder, document: RawDocument) -> None:
+    def __init__(self, loader: Loader, tree: FileTree, folder: WorkloadFolder) -> None:
         self._loader = loader
         self._tree = tree
         self._folder = folder
-        self._document = document  # where the entries are written
-        self._provenance = Provenance.of_document(document)
         self._lists: dict[Path, tuple[BoundPatch, ...]] = {}
         self._files: dict[str, tuple[tuple[Target, MergePatchSource], ...]] = {}
         self.findings: list[Finding] = []
 
-    def read(self, entries: Sequence[Patch], at: Path) -> tuple[BoundPatch, ...]:
-        """The patches of a list, in order. `at` is the list's path in the document."""
-        if at not in self._lists:
-            numbered = enumerate(entries)
-            self._lists[at] = tuple(bound for n, entry in numbered for bound in self._entry(entry, (*at, n)))
-        return self._lists[at]
+    def read(self, listed: PatchList) -> tuple[BoundPatch, ...]:
+        """The patches of a list, in order."""
+        if listed.at not in self._lists:
+            written = Provenance.of_document(listed.document)
+            places = [written.at((*listed.at, position)) for position in range(len(listed.entries))]
+            read = [self._entry(entry, place) for entry, place in zip(listed.entries, places, strict=True)]
+            self._lists[listed.at] = tuple(patch for patches in read for patch in patches)
+        return self._lists[listed.at]
 
-    def _entry(self, entry: Patch, at: Path) -> Iterator[BoundPatch]:
+    def _entry(self, entry: Patch, place: Provenance) -> list[BoundPatch]:
         if isinstance(entry, str):
-            for target, source in self._merge_file(entry):
-                yield BoundPatch(target, source, source.provenance.origin_of(()))
-        elif isinstance(entry, MergePatchFile):
-            for target, source in self._merge_file(entry.path):
-                keyed = replace(source, by_key=entry.lists == "byKey")
-                yield BoundPatch(target, keyed, source.provenance.origin_of(()), entry)
-        else:
-            written, place = entry.target, self._provenance.at((*at, "target"))
-            target = Target(written.apiVersion, written.kind, written.name, written.namespace or "")
-            refused = check_target(target, place)
-            read = self._json(entry, target, at) if isinstance(entry, JsonPatch) else self._merge(entry, target, at)
-            self._add(*refused)
-            if read is not None and not refused:
-                yield BoundPatch(target, read, place.origin_of(()), entry)
+            return [BoundPatch(target, source, source.origin) for target, source in self._merge_file(entry)]
+        if isinstance(entry, MergePatchFile):
+            by_key = entry.lists == "byKey"
+            return [
+                BoundPatch(target, replace(source, by_key=by_key), source.origin, entry)
+                for target, source in self._merge_file(entry.path)
+            ]
+        named = place.at(("target",))
+        target = Target(entry.target.apiVersion, entry.target.kind, entry.target.name, entry.target.namespace or "")
+        refused = check_target(target, named)
+        read = self._json(entry, target, place) if isinstance(entry, JsonPatch) else self._merge(entry, target, place)
+        self._add(*refused)
+        return [BoundPatch(target, read, named.origin_of(()), entry)] if read is not None and not refused else []
 
-    def _merge(self, entry: InlineMergePatch, target: Target, at: Path) -> MergePatchSource:
-        source = MergePatchSource(entry.patch, self._provenance.at((*at, "patch")), entry.lists == "byKey")
+    def _merge(self, entry: InlineMergePatch, target: Target, place: Provenance) -> MergePatchSource:
+        source = MergePatchSource(entry.patch, place.at(("patch",)), entry.lists == "byKey")
         self._add(*check_patch(source, target))
         return source
 
-    def _json(self, entry: JsonPatch, target: Target, at: Path) -> JsonPatchSource | None:
+    def _json(self, entry: JsonPatch, target: Target, place: Provenance) -> JsonPatchSource | None:
         if entry.path is None:
-            source, problems = read_operations(entry.operations, self._provenance.at((*at, "operations")), target)
-            self._add(*problems)
-            return source
-        documents = self._documents(entry.path)
-        if len(documents) != 1:
-            if documents:
+            source, problems = read_operations(entry.operations, place.at(("operations",)), target)
+        else:
+            documents = self._documents(entry.path)
+            if len(documents) > 1:
                 message = f"{entry.path} holds {len(documents)} documents; a JSON patch is one list of operations"
                 self._add(finding(NOT_OPERATIONS, message, Origin(documents[1].file, documents[1].line)))
-            return None
-        source, problems = read_operations(documents[0].body, Provenance.of_document(documents[0]), target)
+            if len(documents) != 1:
+                return None
+            source, problems = read_operations(documents[0].body, Provenance.of_document(documents[0]), target)
         self._add(*problems)
         return source
 

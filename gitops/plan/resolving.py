@@ -47,10 +47,10 @@ def resolve_files(
         resolver.manifests(path, document, ("spec", "manifests", position))
     for listed in patches:
         for position, entry in enumerate(listed.entries):
-            path = patch_path(entry)
-            if path is not None:
+            named = patch_path(entry)
+            if named is not None:
                 at = (*listed.at, position) if isinstance(entry, str) else (*listed.at, position, "path")
-                resolver.patch(path, listed.document, at)
+                resolver.patch(named, listed.document, at)
     resolver.unnamed()
     return Files(tuple(resolver.found.values()), tuple(resolver.findings))
 

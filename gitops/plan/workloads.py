@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,14 @@ from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
 from gitops.model.patches import Patch, patch_path
+from gitops.model.serving import GpuTarget
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
+from gitops.plan.building import CleanObject
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.units import Mode, Unit
+from gitops.policy.placement import Versions
 from gitops.policy.registry import OperatorRegistry
 
 FORMAT = "1"
@@ -34,6 +37,8 @@ class ClusterEntry:
     document: Cluster
     file: str
     lines: LineMap
+    objects: tuple[CleanObject, ...] = ()  # of its namespace template, without a namespace
+    template_lines: bytes = b""  # digest of the lines of the template's values
 
     @property
     def template(self) -> Origin:
@@ -52,6 +57,8 @@ class Context:
     clusters: Mapping[str, ClusterEntry]
     unreadable: frozenset[str]  # clusters that exist, but whose document cannot be used now
     unheard: frozenset[ClusterName]  # clusters that have not told yet what lives there
+    validation: frozenset[str] = frozenset()  # names of validation policies
+    versions: Versions = field(default_factory=dict)  # of operators
 
     @property
     def documents(self) -> dict[str, Cluster]:
@@ -103,6 +110,23 @@ def unknown_clusters(
             message = f"there is no cluster {name} (known: {known})"
             found.append(finding(codes.UNKNOWN_CLUSTER, message, origin, workload=workload, path=at))
     return found
+
+
+def target_problems(
+    spec: GpuTarget, context: Context, operator_types: Sequence[str]
+) -> Iterator[tuple[str, str, Path]]:
+    """(code, message, path below the specification) of what does not fit the workload or the repository's policies."""
+    policy = spec.validationPolicy
+    if policy is not None and policy.name not in context.validation:
+        known = ", ".join(sorted(context.validation))
+        message = f"there is no validation policy {policy.name} (known: {known})"
+        yield codes.UNKNOWN_POLICY, message, ("validationPolicy", "name")
+    for name in sorted(spec.operatorVersions):
+        if name not in operator_types:
+            message = f"operatorVersions names {name}, which is not among the operatorTypes"
+            yield codes.CONTRADICTION, message, ("operatorVersions", name)
+    if spec.configuration is not None:
+        yield codes.EXCLUSIVE, "configuration goes with helmChart only, also when empty", ("configuration",)
 
 
 def patch_material(patches: Sequence[Patch], folder: WorkloadFolder) -> list[Any]:

@@ -49,7 +49,7 @@ def judge(
     *,
     ref: ObjectRef,
     provenance: Provenance,
-    workload: WorkloadRef,
+    workload: WorkloadRef | None,
     registry: OperatorRegistry,
 ) -> Judged:
     """Report what is wrong with a merged object; our own annotations and a Secret's data are taken out of it in place.
@@ -65,7 +65,7 @@ class _Judge:
         body: dict[str, Any],
         ref: ObjectRef,
         provenance: Provenance,
-        workload: WorkloadRef,
+        workload: WorkloadRef | None,
         registry: OperatorRegistry,
     ) -> None:
         self.body = body

@@ -33,7 +33,7 @@ def shipped_folder(name: str) -> Traversable:
     raise FileNotFoundError(f"shipped folder {name!r} is in neither the package nor the checkout")
 
 
-def _gvk(kind: OperatorKind | ChildKind) -> GroupVersionKind:
+def gvk_of(kind: OperatorKind | ChildKind) -> GroupVersionKind:
     return GroupVersionKind(kind.group, kind.version, kind.kind)
 
 
@@ -43,19 +43,24 @@ class OperatorRegistry:
     every content key."""
 
     types: Mapping[str, OperatorType]
+    refused: Mapping[str, frozenset[GroupVersionKind]] = field(default_factory=dict)
+    """Kinds of a type that may not be declared all the same (gitops/policy/narrowing.py)."""
     schemas: SchemaIndex = NO_SCHEMAS
     policy_digest: bytes = field(init=False)
     _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
     _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        kinds = {_gvk(k): k for t in self.types.values() for k in t.spec.kinds}
+        kinds = {gvk_of(k): k for t in self.types.values() for k in t.spec.kinds}
         scopes = {
             GroupKind(k.group, k.kind): k.scope == "Namespaced"
             for t in self.types.values()
             for k in (*t.spec.companions, *t.spec.kinds)
         }
-        content = {name: t.model_dump(mode="json") for name, t in self.types.items()}
+        content = {
+            name: [t.model_dump(mode="json"), sorted(map(str, self.refused.get(name, ())))]
+            for name, t in self.types.items()
+        }
         object.__setattr__(self, "_kinds", kinds)
         object.__setattr__(self, "_scopes", scopes)
         object.__setattr__(self, "policy_digest", digest([content, self.schemas.digest.hex()]))
@@ -71,9 +76,9 @@ class OperatorRegistry:
                 raise ValueError(f"operator type {name!r} is defined twice")
             by_name[name] = operator
             for kind in operator.spec.kinds:
-                if (other := owner.setdefault(_gvk(kind), name)) != name:
-                    raise ValueError(f"{_gvk(kind)} belongs to two operator types: {other} and {name}")
-        return cls(by_name, schemas)
+                if (other := owner.setdefault(gvk_of(kind), name)) != name:
+                    raise ValueError(f"{gvk_of(kind)} belongs to two operator types: {other} and {name}")
+        return cls(by_name, schemas=schemas)
 
     @classmethod
     def load(cls, folder: Traversable, schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
@@ -107,8 +112,13 @@ class OperatorRegistry:
 
     def allowed(self, names: Iterable[str]) -> Mapping[GroupVersionKind, OperatorKind]:
         """What a function of these types may contain: their kinds and companions. Unknown names add nothing."""
-        found = [self.types[name].spec for name in names if name in self.types]
-        return {_gvk(k): k for spec in found for k in (*spec.companions, *spec.kinds)}
+        return {
+            gvk_of(k): k
+            for name in names
+            if name in self.types
+            for k in (*self.types[name].spec.companions, *self.types[name].spec.kinds)
+            if gvk_of(k) not in self.refused.get(name, ())
+        }
 
     def children_of(self, names: Iterable[str]) -> tuple[ChildKind, ...]:
         """Kinds that these operators make, sorted, each (kind, selector) once; the strongest role wins."""
@@ -116,7 +126,7 @@ class OperatorRegistry:
         found: dict[tuple[GroupVersionKind, str], ChildKind] = {}
         for name in names:
             for child in self.types[name].spec.children if name in self.types else ():
-                key = (_gvk(child), child.selector)
+                key = (gvk_of(child), child.selector)
                 if key not in found or strength[child.role] > strength[found[key].role]:
                     found[key] = child
         return tuple(found[key] for key in sorted(found))
