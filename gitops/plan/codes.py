@@ -76,7 +76,7 @@ RECORDED_ONLY = define(
     "Nothing to do: the value is kept and shown.",
     example="`maxInstances: 4`",
 )
-KIND_NOT_SUPPORTED = define(
+NOT_RUN = define(
     "GO2011",
     I,
     "A workload that is checked and not run yet",

@@ -8,7 +8,7 @@ parses, merges and judges that workload only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitops.manifests.canonical import canonical_json, digest
@@ -29,16 +29,26 @@ from gitops.plan.instances import plan_function
 from gitops.plan.layout import REPOSITORY_FILE, Layout, WorkloadFolder, read_layout
 from gitops.plan.loading import Loader
 from gitops.plan.repository_policies import read_policies
+from gitops.plan.tasks import TASK_FILE, TaskSource, compile_task, plan_task, read_task
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.registry import OperatorRegistry
 
-_SUPPORTED = frozenset({WorkloadKind.FUNCTION, WorkloadKind.BUNDLE})
+_NOT_RUN = frozenset({WorkloadKind.TASK})
+"""Kinds that are compiled and not applied by this version."""
 
 SOURCES_KEPT = 128
 """Workload documents kept parsed for when only pins or clusters move; a model takes ten times what its text takes."""
 
+
+Source = FunctionSource | TaskSource | BundleSource
+
+_READERS: Mapping[WorkloadKind, Callable[[Context, WorkloadFolder], Source]] = {
+    WorkloadKind.FUNCTION: read_function,
+    WorkloadKind.TASK: read_task,
+    WorkloadKind.BUNDLE: read_bundle,
+}
 
 Pinned = tuple[str, tuple[tuple[int, ClusterName], ...]]
 """A GPU specification and where its instances are."""
@@ -61,7 +71,7 @@ class Compiler:
     def __init__(self, registry: OperatorRegistry) -> None:
         self._registry = registry
         self._loader = Loader()
-        self._sources: OrderedDict[tuple[WorkloadRef, bytes], FunctionSource | BundleSource] = OrderedDict()
+        self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
         self._latest: dict[WorkloadRef, tuple[Inputs, WorkloadResult]] = {}
         self.statistics = Statistics()
@@ -98,8 +108,6 @@ class Compiler:
                 run.held.add(ref)
             elif ref.kind is WorkloadKind.OPERATOR:
                 run.add(ref, WorkloadResult(findings=installs.findings[ref]))
-            elif ref.kind not in _SUPPORTED:
-                run.not_supported(folder)
             else:
                 inputs = (folder.content, surroundings, pinned.get(ref, ()))
                 known = self._latest.get(ref)
@@ -110,7 +118,8 @@ class Compiler:
                     result = self._workload(context, folder, pins)
                     self._latest[ref] = (inputs, result)
                 run.add(ref, result)
-                demands += result.demands
+                if ref not in run.left_alone:
+                    demands += result.demands
         if only is None:
             run.check_not_empty(layout, repository, context)
         collisions = check_units(u for units in run.units.values() for u in units)
@@ -176,6 +185,10 @@ class Compiler:
             keys = [(i.key, i.content_key) for i in planned.instances]
             key = _cache_key(context, folder, keys, planned.findings)
             return self._cached(key) or self._keep(key, compile_function(context, source, planned))
+        if isinstance(source, TaskSource):
+            chosen = plan_task(context, source, pins)
+            key = _cache_key(context, folder, chosen.units, chosen.findings)
+            return self._cached(key) or self._keep(key, compile_task(context, source, chosen))
         selected = plan_bundle(context, source)
         key = _cache_key(context, folder, selected.units, selected.findings)
         return self._cached(key) or self._keep(key, compile_bundle(context, source, selected))
@@ -192,12 +205,11 @@ class Compiler:
         self.statistics.compiled += 1
         return result
 
-    def _source(self, context: Context, folder: WorkloadFolder) -> FunctionSource | BundleSource:
+    def _source(self, context: Context, folder: WorkloadFolder) -> Source:
         key = (folder.ref, folder.content)
         source = self._sources.get(key)
         if source is None:
-            read = read_function if folder.ref.kind is WorkloadKind.FUNCTION else read_bundle
-            source = self._sources[key] = read(context, folder)
+            source = self._sources[key] = _READERS[folder.ref.kind](context, folder)
         else:
             self._sources.move_to_end(key)
         return source
@@ -235,6 +247,7 @@ class _Run:
         self.findings: list[Finding] = list(layout.findings)
         self.units: dict[WorkloadRef, tuple[Unit, ...]] = {}
         self.held: set[WorkloadRef] = set()
+        self.left_alone: set[WorkloadRef] = set()
         self.named: dict[WorkloadRef, frozenset[ObjectRef]] = {}
         self.complete = layout.whole
         self.every_cluster = frozenset({*layout.clusters, *layout.broken_clusters})
@@ -248,16 +261,23 @@ class _Run:
                 self.named[ref] = result.named
         else:
             self.units[ref] = result.units
+            if ref.kind in _NOT_RUN:
+                self.leave_alone(ref, result)
 
     def collided(self, refs: Iterable[WorkloadRef]) -> None:
         for ref in refs:
             self.held.add(ref)
+            self.left_alone.discard(ref)
             self.named[ref] = frozenset(o.ref for unit in self.units[ref] for o in unit.objects)
 
-    def not_supported(self, folder: WorkloadFolder) -> None:
-        message = f"{folder.ref}: workloads of this kind are left alone by this version"
-        self.findings.append(finding(codes.KIND_NOT_SUPPORTED, message, folder.origin, workload=folder.ref))
-        self.held.add(folder.ref)
+    def leave_alone(self, ref: WorkloadRef, result: WorkloadResult) -> None:
+        """A kind that this version does not run: nothing of it is applied, and nothing of it is ever pruned."""
+        count = len(result.units)
+        message = f"{ref} is checked ({count} {'unit' if count == 1 else 'units'}), and not run by this version"
+        origin = Origin(f"{ref.kind}s/{ref.name}/{TASK_FILE}")
+        self.findings.append(finding(codes.NOT_RUN, message, origin, workload=ref))
+        self.held.add(ref)
+        self.left_alone.add(ref)
 
     def check_not_empty(self, layout: Layout, repository: Repository, context: Context) -> None:
         """A tree that suddenly declares nothing is a mistake until somebody says that it is meant (R01, R02)."""
@@ -284,11 +304,12 @@ class _Run:
 
     def compilation(self, tree: FileTree, repository: Repository, context: Context) -> Compilation:
         units: dict[UnitKey, Unit] = {}
+        not_run: dict[UnitKey, Unit] = {}
         for ref in sorted(self.units):
-            if ref not in self.held:
+            if ref not in self.held or ref in self.left_alone:
                 for unit in self.units[ref]:
                     current = unit if unit.commit == tree.commit else replace(unit, commit=tree.commit)
-                    units[unit.key] = current
+                    (not_run if ref in self.left_alone else units)[unit.key] = current
         return Compilation(
             commit=tree.commit,
             repository=repository,
@@ -296,6 +317,8 @@ class _Run:
             units=units,
             findings=_sorted(self.findings),
             held=frozenset(self.held),
+            left_alone=frozenset(self.left_alone),
+            not_run=not_run,
             complete=self.complete and not context.unreadable,
             unreadable_clusters=context.unreadable,
             named=self.named,
@@ -311,7 +334,7 @@ def _cache_key(
     """Everything a result depends on: the folder (lines included), its units' keys, and lines of Cluster documents."""
     keys = [[str(unit), content] for unit, content in units]
     places: set[str] = set()
-    if folder.ref.kind is WorkloadKind.FUNCTION:
+    if folder.ref.kind is not WorkloadKind.BUNDLE:
         places = {context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
     remarks = [str(f) for f in findings]
     policy = context.registry.policy_digest.hex()

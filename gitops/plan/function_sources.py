@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Severity
 from gitops.model.functions import Function, FunctionDeployment
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
 from gitops.plan.chains import Overlays
 from gitops.plan.layout import WorkloadFolder
-from gitops.plan.naming import refused_for_function
 from gitops.plan.resolving import resolve_files
-from gitops.plan.workloads import Context, check_name
-from gitops.policy import codes as policy_codes
+from gitops.plan.workloads import Context, check_name, check_sources
 
 FUNCTION_FILE = "function.yaml"
 DEPLOYMENT_FILE = "deployment.yaml"
@@ -24,7 +21,8 @@ DEPLOYMENT_FILE = "deployment.yaml"
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """A function's documents and files. `function` is None when they are not usable."""
+    """A function's documents and files. `function` is None when one cannot be read; with `usable` False they have
+    errors."""
 
     folder: WorkloadFolder
     findings: tuple[Finding, ...]
@@ -33,6 +31,7 @@ class FunctionSource:
     document: RawDocument | None = None  # of deployment.yaml
     manifests: tuple[TreeEntry, ...] = ()
     overlays: Overlays | None = None
+    usable: bool = False
 
 
 def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
@@ -52,7 +51,7 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if raw is None or function is None or (second is not None and (document is None or deployment is None)):
         return FunctionSource(folder, tuple(findings))
     findings += check_name(function, folder, file=main.path, line=raw.lines.line_of(("metadata", "name")))
-    findings += _check_function(context, function, raw, folder)
+    findings += check_sources(context, function.spec, function.spec.namespace, raw, ref)
     overlays: Overlays | None = None
     if document is not None and deployment is not None and second is not None:
         line = document.lines.line_of(("metadata", "name"))
@@ -75,23 +74,4 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     )
     findings += files.findings
     usable = not any(f.severity == Severity.ERROR for f in findings)
-    return FunctionSource(
-        folder, tuple(findings), function if usable else None, deployment, document, files.manifests, overlays
-    )
-
-
-def _check_function(context: Context, function: Function, raw: RawDocument, folder: WorkloadFolder) -> list[Finding]:
-    found: list[Finding] = []
-    if function.spec.namespace is not None and refused_for_function(function.spec.namespace):
-        at_namespace: Path = ("spec", "namespace")
-        message = f"a function cannot have the namespace {function.spec.namespace} for itself"
-        origin = Origin(raw.file, raw.lines.line_of(at_namespace))
-        found.append(finding(policy_codes.NAMESPACE_FORBIDDEN, message, origin, workload=folder.ref, path=at_namespace))
-    for position, name in enumerate(function.spec.operatorTypes or ()):
-        if name not in context.registry.types:
-            known = ", ".join(sorted(context.registry.types))
-            at: Path = ("spec", "operatorTypes", position)
-            origin = Origin(raw.file, raw.lines.line_of(at))
-            message = f"unknown operator type {name} (known: {known})"
-            found.append(finding(codes.UNKNOWN_OPERATOR, message, origin, workload=folder.ref, path=at))
-    return found
+    return FunctionSource(folder, tuple(findings), function, deployment, document, files.manifests, overlays, usable)

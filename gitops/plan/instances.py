@@ -40,7 +40,7 @@ class FunctionPlan:
 def plan_function(context: Context, source: FunctionSource, pins: Pins) -> FunctionPlan:
     """Decide where instances run. Costs no parsing; the same for every reader of the same tree and pins."""
     function, deployment, document = source.function, source.deployment, source.document
-    if function is None:
+    if function is None or not source.usable:
         return FunctionPlan((), ())
     if deployment is None or document is None or not deployment.spec.gpuSpecifications:
         message = f"{source.folder.ref} is not placed anywhere"

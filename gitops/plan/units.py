@@ -105,6 +105,7 @@ class Compilation:
     held: frozenset[WorkloadRef]
     complete: bool
     left_alone: frozenset[WorkloadRef] = frozenset()  # held without an error: kinds that this version does not run
+    not_run: Mapping[UnitKey, Unit] = field(default_factory=dict)  # what those would have
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What held workloads name at this commit, where all of it can be read: it may have moved there."""

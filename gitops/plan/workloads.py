@@ -8,19 +8,23 @@ from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.manifests.lines import LineMap, Path
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.clusters import Cluster
 from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
 from gitops.model.patches import Patch, patch_path
-from gitops.model.serving import GpuTarget
+from gitops.model.serving import GpuTarget, Sources
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.building import CleanObject
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
+from gitops.plan.naming import refused_for_function
+from gitops.plan.paths import MANIFEST_ENDINGS
 from gitops.plan.units import Mode, Unit
+from gitops.policy import codes as policy_codes
 from gitops.policy.placement import Versions
 from gitops.policy.registry import OperatorRegistry
 
@@ -96,6 +100,36 @@ def check_name(document: Document, folder: WorkloadFolder, *, file: str, line: i
         return ()
     message = f"metadata.name is {name}, the folder {folder.ref.name}"
     return (finding(codes.NAME_IS_NOT_PLACE, message, Origin(file, line), workload=folder.ref),)
+
+
+def check_sources(
+    context: Context, spec: Sources, namespace: str | None, document: RawDocument, workload: WorkloadRef
+) -> list[Finding]:
+    """What a function's or task's base must not be: of an unknown operator, or in a namespace it cannot have alone."""
+    found: list[Finding] = []
+
+    def say(code: str, message: str, *path: str | int) -> None:
+        origin = Origin(document.file, document.lines.line_of(path))
+        found.append(finding(code, message, origin, workload=workload, path=path))
+
+    if namespace is not None and refused_for_function(namespace):
+        message = f"a {workload.kind} cannot have the namespace {namespace} for itself"
+        say(policy_codes.NAMESPACE_FORBIDDEN, message, "spec", "namespace")
+    known = ", ".join(sorted(context.registry.types))
+    for position, name in enumerate(spec.operatorTypes or ()):
+        if name not in context.registry.types:
+            message = f"unknown operator type {name} (known: {known})"
+            say(codes.UNKNOWN_OPERATOR, message, "spec", "operatorTypes", position)
+    return found
+
+
+def read_everything(context: Context, folder: WorkloadFolder) -> list[Finding]:
+    """What cannot be read of a folder whose documents do not say what its files are."""
+    found: list[Finding] = []
+    for entry in folder.entries.values():
+        if entry.path.endswith(MANIFEST_ENDINGS):
+            found += context.loader.load(context.tree, entry, workload=folder.ref).findings
+    return found
 
 
 def unknown_clusters(

@@ -374,15 +374,6 @@ def test_two_owners_of_one_object_are_both_held(compiler, small):
     }
 
 
-def test_tasks_and_operators_are_held_and_told(compile_small):
-    result = compile_small(
-        {"tasks/nightly/task.yaml": "kind: Task\n", "operators/dynamo.yaml": "kind: OperatorInstall\n"}
-    )
-    assert {str(w) for w in result.held} == {"task/nightly", "operator/dynamo"}
-    assert [f.code for f in result.findings] == ["GO2011", "GO2011"]
-    assert result.complete
-
-
 def test_only_compiles_what_is_asked_for(compile_small):
     result = compile_small(only=frozenset({BASE}))
     assert sorted(map(str, result.units)) == ["bundle/base@a", "bundle/base@b"]
