@@ -110,7 +110,7 @@ class Chains:
         self.findings += found
         if any(f.severity == Severity.ERROR for f in found):
             return ()
-        merged, remarks = merge(self._base.objects, patches, workload)
+        merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)
         objects, judged = clean(merged, workload=workload, registry=self._context.registry)
         self.findings += [*remarks, *judged]
         return objects

@@ -281,6 +281,13 @@ EMPTY_PATCH_FILE = define(
     "Remove the entry, or write the patch.",
     example="a patch file that holds comments only",
 )
+OPTIONAL_TARGET_MISSING = define(
+    "GO2204",
+    I,
+    "The target of an optional patch is not in the base",
+    "Nothing to do, if that is meant. Without `optional: true` it would be an error.",
+    example="`{target: {…, name: llm-prod}, optional: true, …}` where the base has `llm` only",
+)
 
 # -- several units ----------------------------------------------------------------------------------------------------
 
