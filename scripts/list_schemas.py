@@ -106,7 +106,9 @@ def table(kinds: Mapping[GroupVersionKind, Shape], source: str) -> str:
         lines += [f"  {name}:", *(f"    {path}: {entry}" for path, entry in entries)]
     lines.append("kinds:")
     for name, entries in rows.items():
-        lines += [f"  {name}:", *(f"    {path}: {entry}" for path, entry in entries)] if entries else [f"  {name}: {{}}"]
+        lines += (
+            [f"  {name}:", *(f"    {path}: {entry}" for path, entry in entries)] if entries else [f"  {name}: {{}}"]
+        )
     return "\n".join(lines) + "\n"
 
 

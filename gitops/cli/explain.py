@@ -23,11 +23,14 @@ Group = tuple["DesiredObject", "list[Explanation]", "list[UnitKey]"]
 def explain(
     path: Annotated[Path, typer.Argument(help="Folder with the repository's files.", show_default=False)],
     object: Annotated[
-        str, typer.Argument(help="Kind.group/name or Kind.group/namespace/name, such as Service/echo.", show_default=False)
+        str,
+        typer.Argument(help="Kind.group/name or Kind.group/namespace/name, such as Service/echo.", show_default=False),
     ],
     field: Annotated[
         str | None,
-        typer.Argument(help="Such as spec.components[name=decode].replicas; all fields when left out.", show_default=False),
+        typer.Argument(
+            help="Such as spec.components[name=decode].replicas; all fields when left out.", show_default=False
+        ),
     ] = None,
     cluster: Annotated[
         list[str] | None, typer.Option("--cluster", help="Only this cluster; may be repeated.", show_default=False)
@@ -148,7 +151,8 @@ def _print(group: Group, read: Any, *, with_lines: bool) -> None:
     from rich.text import Text
 
     from gitops.cli import terminal
-    from gitops.manifests.lines import dotted
+    from gitops.plan.field_paths import spelled
+    from gitops.readiness.texts import printable
 
     item, explanations, keys = group
     out = terminal.console()
@@ -157,13 +161,13 @@ def _print(group: Group, read: Any, *, with_lines: bool) -> None:
     for explanation in explanations:
         origin = explanation.origin
         value = "removed" if _is_absent(explanation.value) else _shown(explanation.value)
-        line = Text(terminal.printable(f"  {dotted(explanation.path)}: {value}"))
+        line = Text(printable(f"  {spelled(explanation.path)}: {value}"))
         line.append(f"  {origin or 'the reconciler'}", style="cyan" if origin else "dim")
         out.print(line, soft_wrap=True)
         if with_lines and origin is not None:
             terminal.print_source(origin, read, out)
         for before in reversed(explanation.before):
-            text = terminal.printable(f"    before: {_shown(before.value)}  {before.origin}")
+            text = printable(f"    before: {_shown(before.value)}  {before.origin}")
             out.print(Text(text, style="dim"), soft_wrap=True)
 
 

@@ -28,7 +28,9 @@ def merge_into(state: State, source: MergePatchSource, number: int, shape: Shape
         shape = PLAIN
     elif shape is None:
         unknown = [
-            finding(codes.NO_SCHEMA, f"no schema is known that tells how to merge the list {dotted(path)}", trace.origin)
+            finding(
+                codes.NO_SCHEMA, f"no schema is known that tells how to merge the list {dotted(path)}", trace.origin
+            )
             for path, trace in _lists(source.patch, theirs, ())
         ]
         if unknown:

@@ -20,7 +20,7 @@ from gitops.overlays import codes
 from gitops.overlays.json_patches import JsonPatchSource, Operation
 from gitops.overlays.overriding import ABSENT, State
 from gitops.overlays.patches import RESERVED_PREFIXES, content_problems
-from gitops.overlays.pointers import END, MissingError, Place, Pointer, PointerError, locate, parse, written, parse, written
+from gitops.overlays.pointers import END, MissingError, Place, Pointer, PointerError, locate, parse, written
 from gitops.overlays.traces import Trace, trace_of
 
 MAX_COPIED = 1024 * 1024

@@ -111,6 +111,8 @@ class Chains:
         if any(f.severity == Severity.ERROR for f in found):
             return ()
         merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)
+        if self._context.trace is not None:
+            self._context.trace.merged[workload, specification, cluster] = merged
         objects, judged = clean(merged, workload=workload, registry=self._context.registry)
         self.findings += [*remarks, *judged]
         return objects

@@ -22,6 +22,7 @@ from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
 from gitops.plan.clusters import usable_cluster
 from gitops.plan.crosschecks import check_capacity, check_units
+from gitops.plan.explaining import Trace
 from gitops.plan.function_sources import FunctionSource, read_function
 from gitops.plan.functions import compile_function
 from gitops.plan.installs import Installs, read_installs
@@ -88,16 +89,18 @@ class Compiler:
         pins: Pins = NO_PINS,
         unheard: frozenset[ClusterName] = frozenset(),
         only: frozenset[WorkloadRef] | None = None,
+        trace: Trace | None = None,
     ) -> Compilation:
         """Compile a tree. `pins` say where instances live now; `unheard` are clusters whose pins are not known: what
         may live there is not placed elsewhere. With `only`, other workloads are left out (their absence from the result
-        then means nothing)."""
+        then means nothing). A `trace` is filled with what is merged anew; of a new Compiler, with everything."""
         layout = read_layout(tree.entries())
         run = _Run(layout)
         repository = self._repository(tree, layout, run)
         if repository is None:
             return run.incomplete(tree)
         context, installs = self._context(tree, layout, repository, run, unheard)
+        context = replace(context, trace=trace)
         surroundings = _surroundings(context, layout)
         pinned = _by_workload(pins)
         demands: list[Demand] = []

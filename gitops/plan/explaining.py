@@ -5,7 +5,7 @@ A compile normally forgets what overlays overrode; with a Trace it keeps the mer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,16 @@ from gitops.model.findings import Origin
 from gitops.model.identity import UnitKey, WorkloadRef
 from gitops.overlays.overriding import ABSENT, Absent, Override
 from gitops.plan.patching import MergedObject
-from gitops.plan.units import DesiredObject, Unit
+from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject
+
+_MARKS: frozenset[Path] = frozenset(
+    {
+        ("metadata", "labels", RECONCILER_LABEL),
+        ("metadata", "labels", PART_OF_LABEL),
+        ("metadata", "annotations", SOURCE_ANNOTATION),
+    }
+)
+_NAMESPACE: Path = ("metadata", "namespace")
 
 
 @dataclass(slots=True)
@@ -31,7 +40,7 @@ class Trace:
                 for merged in self.merged.get((key.workload, name, cluster), ()):
                     ref = merged.base.ref
                     same = (ref.group_kind, ref.name) == (item.ref.group_kind, item.ref.name)
-                    if same and ref.namespace in ("", item.ref.namespace) or same and not item.ref.namespace:
+                    if (same and ref.namespace in ("", item.ref.namespace)) or (same and not item.ref.namespace):
                         return merged
         return None
 
@@ -58,24 +67,15 @@ class Explanation:
 
 
 def explain(item: DesiredObject, merged: MergedObject | None, path: Path = ()) -> list[Explanation]:
-    """Every leaf at or below the path, in the object's order, then what overlays removed there. Empty maps and lists are
-    leaves. Nothing when the object never had anything at the path."""
+    """Every leaf at or below the path, in the object's order, then what overlays removed there. Empty maps and lists
+    are leaves. Nothing when the object never had anything at the path."""
     overridden = merged.overridden if merged is not None else ()
-    declared = merged.body if merged is not None else item.body
     found = []
     for leaf, value in _leaves(_at(item.body, path), path):
-        made = merged is not None and _at(declared, leaf) is ABSENT
-        origin = None if made else item.provenance.origin_of(leaf)
+        ours = leaf in _MARKS or (leaf == _NAMESPACE and (merged is None or _at(merged.body, leaf) is ABSENT))
+        origin = None if ours else item.provenance.origin_of(leaf)
         found.append(Explanation(leaf, value, origin, _before(overridden, leaf)))
     return [*found, *_removed(item.body, overridden, path)]
-
-
-def occurrences(units: Mapping[UnitKey, Unit], item: DesiredObject) -> Iterator[tuple[UnitKey, DesiredObject]]:
-    """The units that have an object of this identity, whatever their namespace, with their copy of it."""
-    for key, unit in units.items():
-        for other in unit.objects:
-            if (other.ref.group_kind, other.ref.name) == (item.ref.group_kind, item.ref.name):
-                yield key, other
 
 
 def _removed(body: Any, overridden: tuple[Override, ...], path: Path) -> Iterator[Explanation]:
@@ -111,10 +111,10 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _at(value: Any, path: Path) -> Any | Absent:
     for part in path:
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
+        if isinstance(value, dict):
+            value = value.get(part, ABSENT) if isinstance(part, str) else ABSENT
+        elif isinstance(value, list):
+            value = value[part] if isinstance(part, int) and part < len(value) else ABSENT
         else:
             return ABSENT
     return value

@@ -18,6 +18,15 @@ class BadPathError(ValueError):
     """A text that is no path of a field, or one that the object does not have."""
 
 
+def spelled(path: Path) -> str:
+    """A path as parse_path() reads it: keys with dots and the like are quoted."""
+    text = ""
+    for part in path:
+        plain = isinstance(part, int) or re.fullmatch(r"[^.\[\]\"'=]+", part)
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part) if plain else f'["{part}"]'
+    return text
+
+
 def parse_path(text: str, body: Any) -> Path:
     """The path of a text in an object. Raises BadPathError when the text is none, or a part of it selects nothing.
 

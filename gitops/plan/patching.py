@@ -6,7 +6,7 @@ an error unless its entry says `optional`, never a silent no-op.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from gitops.model.trees import FileTree
 from gitops.overlays.applying import PatchSource, apply_patches
 from gitops.overlays.codes import NOT_OPERATIONS
 from gitops.overlays.json_patches import JsonPatchSource, read_operations
+from gitops.overlays.overriding import Override
 from gitops.overlays.patches import MergePatchSource, Target, check_patch, check_target, read_patch
 from gitops.overlays.provenance import Provenance
 from gitops.overlays.reporting import override_findings
@@ -53,6 +54,7 @@ class MergedObject:
     base: BaseObject
     body: dict[str, Any]
     provenance: Provenance
+    overridden: tuple[Override, ...] = ()
 
 
 class PatchReader:
@@ -183,7 +185,7 @@ class _Merging:
             consenting = {n for n, patch in enumerate(patches, 1) if patch.options.changesComponents}
             findings += changed_components(item.body, result, parts, consenting)
             findings += lost_fields(item.body, result, self._registry.fixed_fields(item.gvk.group_kind))
-        return MergedObject(item, result.body, result.provenance), findings
+        return MergedObject(item, result.body, result.provenance, result.overridden), findings
 
     def _shape(self, kind: GroupVersionKind, patches: Sequence[BoundPatch]) -> Shape | None:
         """Looked up only when it is asked for: definitions among the objects are read for it."""

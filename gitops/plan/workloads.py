@@ -19,6 +19,7 @@ from gitops.model.serving import GpuTarget, Sources
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.building import CleanObject
+from gitops.plan.explaining import Trace
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.naming import refused_for_function
@@ -63,6 +64,7 @@ class Context:
     unheard: frozenset[ClusterName]  # clusters that have not told yet what lives there
     validation: frozenset[str] = frozenset()  # names of validation policies
     versions: Versions = field(default_factory=dict)  # of operators
+    trace: Trace | None = None  # keeps what overlays overrode
 
     @property
     def documents(self) -> dict[str, Cluster]:
