@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
-_PATTERN = r"^P([0-9]{1,9}D)?(T([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?$"
+PATTERN = r"^P([0-9]{1,9}D)?(T([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?$"
 _PARTS = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?\Z", re.ASCII)
 _SECONDS = (86_400, 3_600, 60, 1)
 
@@ -31,5 +31,5 @@ def _above_zero(text: str) -> str:
     return text
 
 
-IsoDuration = Annotated[str, StringConstraints(pattern=_PATTERN), AfterValidator(_checked)]
-PositiveDuration = Annotated[str, StringConstraints(pattern=_PATTERN), AfterValidator(_above_zero)]
+IsoDuration = Annotated[str, StringConstraints(pattern=PATTERN), AfterValidator(_checked)]
+PositiveDuration = Annotated[str, StringConstraints(pattern=PATTERN), AfterValidator(_above_zero)]

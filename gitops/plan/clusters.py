@@ -29,7 +29,7 @@ TEMPLATE_NAME = "gitops"
 
 
 def usable_cluster(
-    document: RawDocument, cluster: Cluster, *, name: str, repository: Repository, registry: OperatorRegistry
+    document: RawDocument, cluster: Cluster, *, name: str, repository: Repository | None, registry: OperatorRegistry
 ) -> tuple[ClusterEntry | None, tuple[Finding, ...]]:
     """A cluster by the name of its file; None when a finding is an error."""
     objects, problems = _template_objects(document, cluster.spec.namespaceTemplate, registry)
@@ -41,7 +41,7 @@ def usable_cluster(
     return entry, findings
 
 
-def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repository) -> Iterator[Finding]:
+def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repository | None) -> Iterator[Finding]:
     def say(code: str, message: str, *path: str) -> Finding:
         return finding(code, message, Origin(document.file, document.lines.line_of(path)), path=path)
 
@@ -49,7 +49,7 @@ def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repos
         message = f"metadata.name is {cluster.metadata.name}, the file {name}.yaml"
         yield say(codes.NAME_IS_NOT_PLACE, message, "metadata", "name")
     tenancy = cluster.spec.tenancy
-    if tenancy is not None and tenancy.ncaId != repository.spec.ncaId:
+    if tenancy is not None and repository is not None and tenancy.ncaId != repository.spec.ncaId:
         message = f"cluster {name} belongs to account {tenancy.ncaId}, the repository to {repository.spec.ncaId}"
         yield say(policy_codes.FOREIGN_ACCOUNT, message, "spec", "tenancy")
     template = cluster.spec.namespaceTemplate

@@ -97,8 +97,6 @@ class Compiler:
         layout = read_layout(tree.entries())
         run = _Run(layout)
         repository = self._repository(tree, layout, run)
-        if repository is None:
-            return run.incomplete(tree)
         context, installs = self._context(tree, layout, repository, run, unheard)
         context = replace(context, trace=trace)
         surroundings = _surroundings(context, layout)
@@ -123,13 +121,15 @@ class Compiler:
                 run.add(ref, result)
                 if ref not in run.left_alone:
                     demands += result.demands
-        if only is None:
+        if only is None and repository is not None:
             run.check_not_empty(layout, repository, context)
         collisions = check_units(u for units in run.units.values() for u in units)
         run.findings += collisions
         run.collided(f.workload for f in collisions if f.workload is not None)
         run.findings += check_capacity(demands, context.clusters)
         self._forget(len(layout.workloads))
+        if repository is None:
+            return run.incomplete(tree)
         return run.compilation(tree, repository, context)
 
     def _repository(self, tree: FileTree, layout: Layout, run: _Run) -> Repository | None:
@@ -145,7 +145,7 @@ class Compiler:
         return repository
 
     def _context(
-        self, tree: FileTree, layout: Layout, repository: Repository, run: _Run, unheard: frozenset[ClusterName]
+        self, tree: FileTree, layout: Layout, repository: Repository | None, run: _Run, unheard: frozenset[ClusterName]
     ) -> tuple[Context, Installs]:
         policies = read_policies(self._loader, tree, layout.policies, self._registry)
         run.findings += policies.findings
@@ -170,7 +170,7 @@ class Compiler:
             tree=tree,
             loader=self._loader,
             registry=policies.registry,
-            reconciler=repository.metadata.name,
+            reconciler=repository.metadata.name if repository is not None else "",
             clusters=clusters,
             unreadable=frozenset(broken - clusters.keys()),
             unheard=unheard,

@@ -13,16 +13,30 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gitops.manifests import scalars
 from gitops.manifests.lines import Path, dotted
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.document_kinds import KINDS
 from gitops.model.documents import API_VERSION, Document, Use, problems_in, written_fields
+from gitops.model.durations import PATTERN as DURATION_PATTERN
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import WorkloadRef
 from gitops.plan import codes
 from gitops.policy import codes as policy_codes
 from gitops.policy.credentials import credentials_in
+
+_PATTERN_WORDS = {
+    r"\S": "not blank",
+    r"^\S+$": "without spaces",
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and `-`, with a letter or digit at both ends",
+    r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends",
+    r"^[a-z0-9A-Z][a-z0-9A-Z\-_]*$": "letters, digits, `-` and `_`, beginning with a letter or digit",
+    r"^[a-zA-Z0-9\-_:=]+$": "letters, digits and `- _ : =`",
+    r"^(https|oci)://[^\s/@]+/[^\s@]+$": "a https:// or oci:// address without credentials",
+    DURATION_PATTERN: "a duration such as PT90S, PT15M, PT8H or P1DT12H",
+}
+"""Patterns of the models in words."""
 
 _IN_PATCHES = frozenset({"patch", "operations"})
 
@@ -116,24 +130,27 @@ def _explain(
         guess = f"; did you mean {close[0]}?" if close else ""
         return _at(document, path, codes.UNKNOWN_FIELD, f"unknown field {where}{guess}", workload)
     if kind in _TYPE_WORDS:
-        message = f"{where} must be {_TYPE_WORDS[kind]}, not {_describe(detail['input'])}"
+        message = f"{where} must be {_TYPE_WORDS[kind]}, not {_describe(document, path, detail['input'])}"
     elif kind == "literal_error":
         message = f"{where} must be {detail['ctx']['expected']}"
     elif kind == "string_pattern_mismatch":
-        message = f"{where} does not match {detail['ctx']['pattern']}"
+        message = (
+            f"{where} must be {_PATTERN_WORDS.get(detail['ctx']['pattern'], 'of the form ' + detail['ctx']['pattern'])}"
+        )
+    elif kind == "value_error":
+        message = f"{where}: {detail['ctx']['error']}"
     else:
         message = f"{where}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
     return _at(document, path, codes.WRONG_VALUE, message, workload)
 
 
-def _describe(value: Any) -> str:
-    """A value's type, and the value itself where it is a number or truth value (never text: it may be a secret)."""
+def _describe(document: RawDocument, path: Path, value: Any) -> str:
+    """A value's type, and the author's words for a number or truth value (never for text: it may be a secret)."""
     if value is None:
         return "empty"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {value}"
+    if isinstance(value, bool | int | float):
+        written = document.lines.text_of(path)
+        return scalars.described(value) + (f" (written {scalars.shown(written)})" if written else "")
     return "a list" if isinstance(value, list) else "a map" if isinstance(value, dict) else "text"
 
 

@@ -37,7 +37,8 @@ def gate(
         elif kind is None or kind.scope == "Cluster":
             scope = _scope_words(item.gvk.group_kind)
             types = ", ".join(operator_types) or "none"
-            message = f"{item.gvk}{scope} is not allowed in a {workload.kind} with operatorTypes {types}"
+            by = " by the repository's policies" if context.registry.is_narrowed(operator_types, item.gvk) else ""
+            message = f"{item.gvk}{scope} is not allowed{by} in a {workload.kind} with operatorTypes {types}"
             say(policy_codes.KIND_REFUSED, message, item, "kind")
         elif kind.deprecated:
             say(policy_codes.DEPRECATED_VERSION, f"{item.gvk} is deprecated by its operator", item, "apiVersion")

@@ -120,6 +120,10 @@ class OperatorRegistry:
             if gvk_of(k) not in self.refused.get(name, ())
         }
 
+    def is_narrowed(self, names: Iterable[str], gvk: GroupVersionKind) -> bool:
+        """Whether one of these types would allow the kind, had it not been narrowed."""
+        return any(gvk in self.refused.get(name, ()) for name in names)
+
     def children_of(self, names: Iterable[str]) -> tuple[ChildKind, ...]:
         """Kinds that these operators make, sorted, each (kind, selector) once; the strongest role wins."""
         strength = {"inform": 0, "diagnose": 1, "gate": 2}
