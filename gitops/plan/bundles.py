@@ -110,13 +110,14 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
         return WorkloadResult((), tuple(findings))
     base = read_base(context.loader, context.tree, source.manifests, ref)
     places = Placing(context.registry, base.objects)
-    findings += [*base.findings, *places.findings(source)]
+    misplaced = places.findings(source)
+    findings += [*base.findings, *misplaced]
     units: list[Unit] = []
-    if base.complete and not any(f.severity == Severity.ERROR for f in findings):
+    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         chains = Chains(context, source.folder, base, source.overlays)
         for key, content in plan.units:
             objects = chains.objects("", key.cluster)
-            if not objects:
+            if not objects or any(f.severity == Severity.ERROR for f in misplaced):
                 continue
             desired, problems = finish(
                 places.place(objects),

@@ -16,6 +16,7 @@ from gitops.model.patches import Patch
 from gitops.model.serving import GpuTarget
 from gitops.plan.bases import Base
 from gitops.plan.building import CleanObject, clean
+from gitops.plan.hidden_credentials import hidden_credentials
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.patching import BoundPatch, PatchReader, merge
 from gitops.plan.resolving import PatchList
@@ -107,7 +108,7 @@ class Chains:
         lists = self._overlays.applying(specification, cluster) if self._overlays is not None else []
         patches: list[BoundPatch] = [bound for one in lists for bound in self._reader.read(one)]
         found = self._reader.findings[before:]
-        self.findings += found
+        self.findings += [*found, *hidden_credentials(self._base.objects, patches, workload)]
         if any(f.severity == Severity.ERROR for f in found):
             return ()
         merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)

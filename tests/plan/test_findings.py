@@ -162,3 +162,32 @@ def test_g07_submodule_outside_our_folders_is_ignored(compile_small):
     result = compile_small({"vendor/thing": EntryKind.SUBMODULE, "docs/link": EntryKind.SYMLINK})
     assert result.findings == ()
     assert result.complete
+
+
+@pytest.mark.parametrize("where", ["base", "earlier patch", "operation"])
+def test_a_credential_that_an_overlay_hides_is_found(compile_small, where):
+    target = "{apiVersion: v1, kind: ConfigMap, name: settings}"
+    head = "apiVersion: gitops/v1alpha1\nkind: FunctionDeployment\nmetadata:\n  name: chat\nspec:\n"
+    gpus = "  gpuSpecifications: [{id: h100, gpu: H100, manifestMergePatches: [overlays/h100.yaml]}]\n"
+    patch = f"  patches:\n    - target: {target}\n      patch: {{data: {{LEVEL: {TOKEN}}}}}\n"
+    operation = (
+        f"  patches:\n    - target: {target}\n      operations: [{{op: add, path: /data/LEVEL, value: {TOKEN}}}]\n"
+    )
+    change = {
+        "base": {SETTINGS: f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\ndata:\n  LEVEL: {TOKEN}\n"},
+        "earlier patch": {DEPLOYMENT: head + patch + gpus},
+        "operation": {DEPLOYMENT: head + operation + gpus},
+    }[where]
+    (found,) = compile_small(change).errors
+    assert found.code == "GO4202"
+    assert str(found.origin) == (f"{SETTINGS}:6" if where == "base" else f"{DEPLOYMENT}:8")
+    assert TOKEN not in found.message
+
+
+def test_a_credential_is_told_once(compile_small):
+    assert [f.code for f in compile_small({OVERLAY: settings(f"data:\n  LEVEL: {TOKEN}\n")}).errors] == ["GO4202"]
+
+
+def test_a_misplaced_object_is_judged_all_the_same(compile_small):
+    text = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\ndata:\n  a: {TOKEN}\n"
+    assert [f.code for f in compile_small({OBJECTS: text}).errors] == ["GO4104", "GO4202"]
