@@ -6,7 +6,7 @@ an error unless its entry says `optional`, never a silent no-op.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +40,7 @@ _NO_OPTIONS = PatchOptions()
 
 @dataclass(frozen=True, slots=True)
 class BoundPatch:
-    """A patch with the base object it is for, and what its entry says about it. `origin` is where the target is named."""
+    """A patch with the base object it is for and what its entry says of it; `origin` is where the target is named."""
 
     target: Target
     source: PatchSource
