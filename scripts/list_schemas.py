@@ -106,9 +106,7 @@ def table(kinds: Mapping[GroupVersionKind, Shape], source: str) -> str:
         lines += [f"  {name}:", *(f"    {path}: {entry}" for path, entry in entries)]
     lines.append("kinds:")
     for name, entries in rows.items():
-        lines += (
-            [f"  {name}:", *(f"    {path}: {entry}" for path, entry in entries)] if entries else [f"  {name}: {{}}"]
-        )
+        lines += [f"  {name}:" if entries else f"  {name}: {{}}", *(f"    {path}: {entry}" for path, entry in entries)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""Patches over a base in their order: the merged object, which file and line set each value, and what was overridden.
+"""Patches over a base in their order: the merged object, which file and line set each value, what was overridden.
 
-Three forms, freely mixed: merge patches (merging.py), the same with keyed lists, and JSON patches (operating.py). A patch
+Three forms, freely mixed: merge patches (merging.py), the same with keyed lists, and JSON patches (operating.py). One
 with a problem is rejected as a whole; the others are still tried, so that every problem is told at once.
 """
 

@@ -9,8 +9,8 @@ DIRECTIVE = define(
     "GO3001",
     Severity.ERROR,
     "strategic merge directive",
-    "Not supported here: merge lists with `lists: byKey`, or use a JSON patch (RFC 6902). In merge patches null removes a "
-    "key, and a list is written whole.",
+    "Not supported here: use a JSON patch (RFC 6902), or `lists: byKey` to merge lists. In a merge patch null removes "
+    "a key, and a list is written whole.",
     "`$patch: delete`",
 )
 IDENTITY = define(
@@ -38,8 +38,8 @@ NOT_A_PATCH = define(
     "GO3005",
     Severity.ERROR,
     "not a patch file",
-    "A patch file names its target with apiVersion, kind and metadata.name; the rest is the patch. A file of JSON patch "
-    "operations is listed as `{target, path}`.",
+    "A patch file names its target with apiVersion, kind and metadata.name; the rest is the patch. A file of JSON "
+    "patch operations is listed as `{target, path}`.",
     example="a patch file without `kind`",
 )
 EMPTY_PATCH = define(
@@ -89,7 +89,7 @@ NOTHING_THERE = define(
     "GO3012",
     Severity.ERROR,
     "JSON patch changes something that is not there",
-    "replace, remove, move and copy need a value at their place; earlier patches may have moved it. Use add to set one.",
+    "replace, remove, move and copy need a value that is there; an earlier patch may have moved it. add sets a new one.",
     "`replace /spec/replicas` in an object without replicas",
 )
 TEST_FAILED = define(
@@ -110,8 +110,8 @@ NO_SCHEMA = define(
     "GO3015",
     Severity.ERROR,
     "lists by key of a kind without a known schema",
-    "Use `lists: replace` and write the list whole, or a JSON patch. Known are Kubernetes' own kinds, those of the shipped "
-    "operators, and kinds whose CustomResourceDefinition is in the same bundle.",
+    "Use `lists: replace` and write the list whole, or a JSON patch. Known are Kubernetes' own kinds, those of the "
+    "shipped operators, and kinds whose CustomResourceDefinition is in the same bundle.",
     "`lists: byKey` for a kind that no shipped schema has",
 )
 ITEM_WITHOUT_KEY = define(
@@ -154,15 +154,15 @@ KEYS_GONE = define(
     "GO3104",
     Severity.INFO,
     "overlay replaces a map and drops keys",
-    "A JSON patch that adds or replaces a map does not merge it. Add the single keys instead, or repeat what shall stay.",
+    "A JSON patch that adds or replaces a map does not merge it. Add single keys instead, or repeat what shall stay.",
     "`add /metadata/annotations {new: x}` where there are others",
 )
 PARTS_CHANGED = define(
     "GO3105",
     Severity.ERROR,
     "overlay adds or removes components",
-    "Their set is fixed once the object lives. To change one component use `lists: byKey` or a JSON patch; if the set is "
-    "to change, say `changesComponents: true` in the entry.",
+    "Their set is fixed once the object lives. To change one component use `lists: byKey` or a JSON patch; if the set "
+    "is to change, say `changesComponents: true` in the entry.",
     "a merge patch with one item of `components`",
 )
 FIXED_FIELD_GONE = define(

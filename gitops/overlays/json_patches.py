@@ -16,7 +16,7 @@ from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.overlays import codes
 from gitops.overlays.patches import IDENTITY_FIELDS, OWNERSHIP_FIELDS, Target, content_problems
-from gitops.overlays.pointers import Pointer, PointerError, parse
+from gitops.overlays.pointers import Pointer, PointerError, parse, shown
 from gitops.overlays.provenance import Provenance
 
 MAX_OPERATIONS = 1000
@@ -53,7 +53,7 @@ class Operation:
         return self.op != "test"
 
     def __str__(self) -> str:
-        return f"operation {self.number} ({self.op} {self.plain['path']})"
+        return f"operation {self.number} ({self.op} {shown(self.plain['path'])})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,19 +27,18 @@ def merge_into(state: State, source: MergePatchSource, number: int, shape: Shape
     if not source.by_key:
         shape = PLAIN
     elif shape is None:
-        unknown = [
-            finding(
-                codes.NO_SCHEMA, f"no schema is known that tells how to merge the list {dotted(path)}", trace.origin
-            )
-            for path, trace in _lists(source.patch, theirs, ())
-        ]
-        if unknown:
+        if unknown := [_without_schema(path, trace) for path, trace in _lists(source.patch, theirs, ())]:
             return unknown
         shape = PLAIN
     merging = _Merging(state, number)
     merging.fields(state.body, state.trace, source.patch, theirs, (), shape)
     state.watch.after_merge(state.body, source, number)
     return merging.findings
+
+
+def _without_schema(path: Path, trace: Trace) -> Finding:
+    message = f"no schema is known that tells how to merge the list {dotted(path)}"
+    return finding(codes.NO_SCHEMA, message, trace.origin, path=path)
 
 
 def _lists(patch: dict[str, Any], trace: Trace, path: Path) -> Iterator[tuple[Path, Trace]]:
@@ -119,7 +118,6 @@ class _Merging:
         bad = 0
         for position, (item, each) in enumerate(zip(items, trace.items, strict=True)):
             key = shape.identify(item)
-            where = dotted((*path, position))
             if key is not None and key not in found:
                 found[key] = (item, each)
                 positions[key] = position
@@ -127,14 +125,15 @@ class _Merging:
             bad += 1
             if bad > _LISTED:
                 continue
+            where = dotted((*path, position))
             if key is None:
-                needs = f"has no {' and '.join(shape.keys)}" if shape.keys else "is no text, number or truth value"
-                message = f"{where} {needs}, by which items of the list are told apart"
-                self.findings.append(finding(codes.ITEM_WITHOUT_KEY, message, each.origin))
+                keys = " and ".join(key for key in shape.keys if key not in shape.defaults)
+                needs = f"has no {keys}" if shape.keys else "is no text, number or truth value"
+                code, message = codes.ITEM_WITHOUT_KEY, f"{where} {needs}, by which items of the list are told apart"
             else:
                 same = f"the same {' and '.join(shape.keys)} as" if shape.keys else "the value of"
-                message = f"{where} has {same} item {positions[key]} of the list"
-                self.findings.append(finding(codes.EQUAL_ITEMS, message, each.origin))
+                code, message = codes.EQUAL_ITEMS, f"{where} has {same} item {positions[key]} of the list"
+            self.findings.append(finding(code, message, each.origin, path=(*path, position)))
         return found
 
     def _override(self, path: Path, before: Any, old: Trace, after: Any, theirs: Trace) -> None:

@@ -20,7 +20,7 @@ from gitops.overlays import codes
 from gitops.overlays.json_patches import JsonPatchSource, Operation
 from gitops.overlays.overriding import ABSENT, State
 from gitops.overlays.patches import RESERVED_PREFIXES, content_problems
-from gitops.overlays.pointers import END, MissingError, Place, Pointer, PointerError, locate, parse, written
+from gitops.overlays.pointers import END, MissingError, Place, Pointer, PointerError, locate, parse, shown, written
 from gitops.overlays.traces import Trace, trace_of
 
 MAX_COPIED = 1024 * 1024
@@ -156,7 +156,7 @@ class _Run:
                 raise _RefusedError(codes.NOTHING_THERE, str(missing)) from None
             following = pointer[len(parse(missing.at))]
             empty = "[]" if following == END or following.isdecimal() else "{}"
-            message = f"{missing}; add it first: {{op: add, path: {missing.at}, value: {empty}}}"
+            message = f"{missing}; add it first: {{op: add, path: {shown(missing.at)}, value: {empty}}}"
             raise _RefusedError(codes.PARENT_MISSING, message) from None
         except PointerError as error:
             raise _RefusedError(codes.BAD_POINTER, str(error)) from None

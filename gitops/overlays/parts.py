@@ -44,8 +44,8 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class PartsChange:
-    """Parts that one step of merging added or took away. `asked` are those that the patch names in so many words: with a
-    null for the key, or with an operation on exactly the item. `source` is the number of the patch."""
+    """Parts that one step of merging added or took away. `asked` are those that the patch names in so many words: with
+    a null for the key, or with an operation on exactly the item. `source` is the number of the patch."""
 
     parts: Parts
     names: frozenset[str]

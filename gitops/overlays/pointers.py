@@ -17,6 +17,8 @@ Pointer = tuple[str, ...]
 END = "-"
 """The position after the last item of a list."""
 
+_SHOWN = 200
+
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 
@@ -29,7 +31,7 @@ class MissingError(PointerError):
     """Something that is not there; `parent` when it is on the way and not the last segment."""
 
     def __init__(self, at: str, *, parent: bool) -> None:
-        super().__init__(f"there is no {at}")
+        super().__init__(f"there is no {shown(at)}")
         self.at = at
         self.parent = parent
 
@@ -55,15 +57,20 @@ class Place:
 def parse(text: str) -> Pointer:
     """The segments of a pointer. Raises PointerError."""
     if text and not text.startswith("/"):
-        raise PointerError(f"`{text}` does not begin with /")
+        raise PointerError(f"`{shown(text)}` does not begin with /")
     if _BAD_ESCAPE.search(text):
-        raise PointerError(f"`{text}` has a ~ that is neither ~0 (for ~) nor ~1 (for /)")
+        raise PointerError(f"`{shown(text)}` has a ~ that is neither ~0 (for ~) nor ~1 (for /)")
     return tuple(segment.replace("~1", "/").replace("~0", "~") for segment in text.split("/")[1:])
 
 
 def written(pointer: Pointer) -> str:
     """The reverse of parse()."""
     return "".join("/" + segment.replace("~", "~0").replace("/", "~1") for segment in pointer)
+
+
+def shown(text: str) -> str:
+    """A pointer or segment as messages quote it."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def locate(document: Any, pointer: Pointer, *, adding: bool = False) -> Place:
@@ -87,9 +94,9 @@ def locate(document: Any, pointer: Pointer, *, adding: bool = False) -> Place:
 def _step(container: Any, segment: str, before: Pointer, path: Path, *, adding: bool) -> Place:
     if isinstance(container, dict):
         return Place(container, segment, (*path, segment))
-    where = written(before) or "the object"
+    where = shown(written(before)) or "the object"
     if not isinstance(container, list):
-        raise PointerError(f"{where} is neither a map nor a list and has no `{segment}`")
+        raise PointerError(f"{where} is neither a map nor a list and has no `{shown(segment)}`")
     position = _position(container, segment, where, adding=adding)
     return Place(container, position, (*path, position))
 
@@ -100,7 +107,7 @@ def _position(items: list[Any], segment: str, where: str, *, adding: bool) -> in
     if segment == END:
         raise PointerError(f"`-` is the end of the list {where}, where nothing is yet")
     if not _POSITION.match(segment):
-        raise PointerError(f"`{segment}` is no position of the list {where}")
+        raise PointerError(f"`{shown(segment)}` is no position of the list {where}")
     position = int(segment)
     if position > len(items) or (position == len(items) and not adding):
         raise PointerError(f"the list {where} has {len(items)} items and no position {position}")

@@ -41,7 +41,7 @@ _NO_OPTIONS = PatchOptions()
 
 @dataclass(frozen=True, slots=True)
 class BoundPatch:
-    """A patch with the base object it is for, and what its entry says about it. `origin` is where the target is named."""
+    """A patch with the base object it is for and what its entry says of it; `origin` is where the target is named."""
 
     target: Target
     source: PatchSource

@@ -1,8 +1,9 @@
 """Which lists of which kind have keys: from the tables that ship (policies/schemas/*.yaml) and from definitions.
 
-A table has `structures`, which kinds share, and `kinds`. Both map paths (`*` is any key of a map) to what is there: `set`,
-the keys of a list with their defaults, or the name of a structure. What a table does not mention is replaced as a whole:
-so does the API server with a list that says nothing (Kubernetes documentation, "Server-Side Apply", merge strategy).
+A table has `structures`, which kinds share, and `kinds`. Both map paths (`*` is any key of a map) to what is there:
+`set`, the keys of a list with their defaults, or the name of a structure. What is not mentioned is replaced as a whole,
+which is what the API server does with a list that says nothing (Kubernetes documentation, "Server-Side Apply", "Merge
+strategy").
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ NO_SCHEMAS = SchemaIndex({})
 
 
 def read_table(text: bytes, name: str) -> dict[GroupVersionKind, Shape]:
-    """The kinds of a table. Raises ValueError or KeyError when it is wrong; a structure comes before those that use it."""
+    """The kinds of a table; a structure comes before those that use it. Raises ValueError or KeyError for a wrong one."""
     result = read_documents(text, file=name)
     if result.findings:
         raise ValueError("; ".join(map(str, result.findings)))

@@ -78,7 +78,7 @@ def test_two_processes_with_other_hash_seeds_agree():
         "import sys; from gitops.cli import main; sys.argv = ['gitops', 'plan', 'repo-template', '--format', 'json'];"
         "from gitops.cli.folders import compiled_folder; from pathlib import Path;"
         "tree, result = compiled_folder(Path('repo-template'));"
-        "print([(str(k), u.content_key, [(o.payload, o.provenance.files, o.provenance.blob, dict(o.provenance.texts)) for o in u.objects])"
+        "print([(str(k), u.content_key, [(o.payload, o.provenance.files, o.provenance.blob) for o in u.objects])"
         " for k, u in result.units.items()]);"
         "print(result.findings); main()",
     ]
