@@ -42,20 +42,18 @@ def explain(
     Exits with 1 when the object's workload has errors, 2 when there is no such object or field.
     """
     from gitops.cli import terminal
-    from gitops.plan.compiling import Compiler
+    from gitops.cli.folders import compiled_folder
     from gitops.plan.explaining import Trace
     from gitops.plan.field_paths import BadPathError
     from gitops.policy.annotations import BadAnnotationError, parse_dependencies
-    from gitops.policy.registry import OperatorRegistry
-    from gitops.source.folders import FolderTree
 
     try:
         (wanted,) = parse_dependencies(object)
     except (BadAnnotationError, ValueError):
         typer.echo(f"gitops: {object}: write Kind.group/name, such as Deployment.apps/echo or Service/echo", err=True)
         raise typer.Exit(Exit.USAGE) from None
-    tree, trace = FolderTree(path), Trace()
-    compilation = Compiler(OperatorRegistry.shipped()).compile(tree, trace=trace)
+    trace = Trace()
+    tree, compilation = compiled_folder(path, trace=trace)
     found = [(k, o) for k, o in _objects(compilation, wanted) if not cluster or k.cluster in cluster]
     if not found:
         _say_why_not(compilation, wanted, tree.read)
