@@ -34,9 +34,15 @@ _PATTERN_WORDS = {
     r"^[a-z0-9A-Z][a-z0-9A-Z\-_]*$": "letters, digits, `-` and `_`, beginning with a letter or digit",
     r"^[a-zA-Z0-9\-_:=]+$": "letters, digits and `- _ : =`",
     r"^(https|oci)://[^\s/@]+/[^\s@]+$": "a https:// or oci:// address without credentials",
+    r"^[a-z0-9A-Z][a-z0-9A-Z_]*$": "letters, digits and `_`, beginning with a letter or digit",
+    r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$": "an image such as registry.example/app:1.0",
+    r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$": "a UUID",
+    r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$": "a path such as status.conditions",
     DURATION_PATTERN: "a duration such as PT90S, PT15M, PT8H or P1DT12H",
 }
-"""Patterns of the models in words."""
+"""Every pattern of the models in words (tests/plan/test_documents.py)."""
+
+_LIMITS_HINT = "docs/documents.md lists every field; `gitops schema` has the limits."
 
 _IN_PATCHES = frozenset({"patch", "operations"})
 
@@ -141,7 +147,8 @@ def _explain(
         message = f"{where}: {detail['ctx']['error']}"
     else:
         message = f"{where}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-    return _at(document, path, codes.WRONG_VALUE, message, workload)
+    hint = None if kind in _TYPE_WORDS else _LIMITS_HINT
+    return _at(document, path, codes.WRONG_VALUE, message, workload, hint)
 
 
 def _describe(document: RawDocument, path: Path, value: Any) -> str:
@@ -178,6 +185,8 @@ def _field_names(model: type[Document]) -> list[str]:
     return sorted(names)
 
 
-def _at(document: RawDocument, path: Path, code: str, message: str, workload: WorkloadRef | None) -> Finding:
+def _at(
+    document: RawDocument, path: Path, code: str, message: str, workload: WorkloadRef | None, hint: str | None = None
+) -> Finding:
     origin = Origin(document.file, document.lines.line_of(path))
-    return finding(code, message, origin, workload=workload, path=path)
+    return finding(code, message, origin, workload=workload, path=path, hint=hint)
