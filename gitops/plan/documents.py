@@ -140,9 +140,7 @@ def _explain(
     elif kind == "literal_error":
         message = f"{where} must be {detail['ctx']['expected']}"
     elif kind == "string_pattern_mismatch":
-        message = (
-            f"{where} must be {_PATTERN_WORDS.get(detail['ctx']['pattern'], 'of the form ' + detail['ctx']['pattern'])}"
-        )
+        message = f"{where} must be {_PATTERN_WORDS[detail['ctx']['pattern']]}"
     elif kind == "value_error":
         message = f"{where}: {detail['ctx']['error']}"
     else:
