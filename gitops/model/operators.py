@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from gitops.model.documents import (
     ApiVersion,
@@ -60,15 +60,20 @@ class NameLimit(Document):
     """`key=value`: does not hold for an object with this annotation."""
 
 
+PartsPath = Annotated[str, StringConstraints(pattern=r"^(/[^/*]+)+/\*(/[^/*]+)?$", max_length=253)]
+"""`/spec/services/*` are the keys of a map, `/spec/components/*/name` the items of a list by that field."""
+FieldPath = Annotated[str, StringConstraints(pattern=r"^(/[^/]+)+$", max_length=253)]
+
+
 class ComponentSet(Document):
     """Names of the parts of an object whose set must not change once it lives, and should not by an overlay's accident.
 
-    `parts` as in NameLimit.
+    `parts` is a path to a map whose keys they are, or to a list with the field that names its items.
     """
 
     group: Checked[str]
     kind: Checked[NonBlank]
-    parts: Checked[NonBlank]
+    parts: Checked[PartsPath]
 
 
 class FixedField(Document):
@@ -77,7 +82,7 @@ class FixedField(Document):
 
     group: Checked[str]
     kind: Checked[NonBlank]
-    path: Checked[NonBlank]
+    path: Checked[FieldPath]
 
 
 class OperatorTypeSpec(Document):

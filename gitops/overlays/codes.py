@@ -89,7 +89,7 @@ NOTHING_THERE = define(
     "GO3012",
     Severity.ERROR,
     "JSON patch changes something that is not there",
-    "replace, remove, move and copy need a value that is there; an earlier patch may have moved it. add sets a new one.",
+    "replace, remove, move and copy need a value that is there; an earlier patch may have moved it. To set one, add.",
     "`replace /spec/replicas` in an object without replicas",
 )
 TEST_FAILED = define(

@@ -57,7 +57,7 @@ NO_SCHEMAS = SchemaIndex({})
 
 
 def read_table(text: bytes, name: str) -> dict[GroupVersionKind, Shape]:
-    """The kinds of a table; a structure comes before those that use it. Raises ValueError or KeyError for a wrong one."""
+    """The kinds of a table; a structure comes before those that use it. Raises ValueError or KeyError when wrong."""
     result = read_documents(text, file=name)
     if result.findings:
         raise ValueError("; ".join(map(str, result.findings)))

@@ -1,4 +1,4 @@
-"""Every code of documents, files, patches, policy and units: at least one input that gives it, at the exact line."""
+"""Every code of documents, files, overlays, policy and units: at least one input that gives it, at the exact line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import gitops.overlays.codes
 import gitops.plan.codes
 import gitops.policy.codes
 from gitops.model.trees import EntryKind
@@ -57,7 +58,12 @@ DATA = yaml.safe_load((Path(__file__).parent / "data" / "findings.yaml").read_te
 def content(value: str | dict[str, str] | None) -> str | EntryKind | None:
     if isinstance(value, dict):
         return EntryKind(value["entry"])
-    return value and value.replace("$TOKEN", TOKEN).replace("$KEY", KEY).replace("$LONG", "a" * 300_000)
+    if not value:
+        return value
+    words = {"$TOKEN": TOKEN, "$KEY": KEY, "$LONG": "a" * 300_000, "$DEEP": "[" * 198 + "]" * 198}
+    for word, meaning in words.items():
+        value = value.replace(word, meaning)
+    return value
 
 
 @pytest.mark.parametrize("case", DATA, ids=lambda case: case["id"])
@@ -70,7 +76,7 @@ def test_finding(compile_small, case):
 def test_every_code_has_a_case():
     defined = {
         value
-        for module in (gitops.plan.codes, gitops.policy.codes)
+        for module in (gitops.overlays.codes, gitops.plan.codes, gitops.policy.codes)
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str) and value.startswith("GO")
     }
