@@ -38,6 +38,8 @@ _PATTERN_WORDS = {
     r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$": "an image such as registry.example/app:1.0",
     r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$": "a UUID",
     r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$": "a path such as status.conditions",
+    r"^(/[^/*]+)+/\*(/[^/*]+)?$": "a path such as /spec/components/*/name or /spec/services/*",
+    r"^(/[^/]+)+$": "a path such as /spec/components/*/replicas",
     DURATION_PATTERN: "a duration such as PT90S, PT15M, PT8H or P1DT12H",
 }
 """Every pattern of the models in words (tests/plan/test_documents.py)."""

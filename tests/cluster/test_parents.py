@@ -93,6 +93,7 @@ async def test_a_record_comes_back_as_it_was(store: ParentStore, shared_api: Api
         "gitops/workload": "roundtrip",
     }
     assert live["annotations"] == {
+        "gitops/unit": "function/roundtrip/h100-0",
         "applyset.kubernetes.io/tooling": "gitops/v1",
         "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,Deployment.apps,Namespace",
         "applyset.kubernetes.io/additional-namespaces": "fn-chat",
