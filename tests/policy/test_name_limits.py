@@ -1,4 +1,4 @@
-"""Lengths of names that the operators make other names of: DGD 24, with components 45 and 62, services 63, caches 59."""
+"""Lengths of names from which operators make other names: DGD 24, with components 45 and 62, services 63, caches 59."""
 
 from __future__ import annotations
 
