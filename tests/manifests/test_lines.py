@@ -40,6 +40,24 @@ def test_lines_of_a_block_document():
     assert line(("last",)) == 13
 
 
+def test_lines_are_those_of_an_editor_not_of_yaml():
+    """NEL, LS and PS end a line for YAML 1.1; no editor, no Git and no forge numbers lines so."""
+    text = "a: 'x\u2028\x85\u2029'  # c\x85\nb: |\n  x\x85  y\nc: 1\n---\nd: !x 1\n"
+    result = read_documents(text.encode(), file="a.yaml")
+    (document,) = result.documents
+    assert [document.lines.line_of((key,)) for key in "abc"] == [1, 2, 4]
+    assert [f.origin.line for f in result.findings] == [6]
+    twice = read_documents("x: '\u2028'\nb: 1\nb: 2\n".encode(), file="a.yaml")
+    assert twice.findings[0].message == "document 1: the key `b` is written on line 2 and line 3"
+    assert twice.findings[0].origin.line == 3
+
+
+def test_a_syntax_error_at_the_end_is_on_the_last_line():
+    for text in ("a: 'b", "a: 'b\n", "a: [\nb", "a:\n  'b\n\n"):
+        (found,) = read_documents(text.encode(), file="a.yaml").findings
+        assert found.origin.line == len(text.splitlines())
+
+
 def test_unknown_paths_have_the_line_of_their_nearest_ancestor():
     (document,) = read_documents(TEXT.encode(), file="a.yaml").documents
     assert document.lines.line_of(("spec", "containers", 1, "added", "deep")) == 8

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitops.manifests import codes
-from gitops.manifests.building import DEFAULT_LIMITS, Limits
+from gitops.manifests.file_state import DEFAULT_LIMITS, Limits
 from gitops.manifests.reading import read_documents
 
 
@@ -52,7 +52,8 @@ def test_depth_counts_through_aliases():
     assert codes_of(nested.encode()) == [codes.TOO_DEEP]
     again = "a: &a [1]\n" + "".join(f"a{n}: &a [*a]\n" for n in range(300))
     assert codes.CYCLE in [f.code for f in read_documents(again.encode(), file="a.yaml").findings]
-    chain = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 300))
+    plain = "plain: [" + "1, " * 1_000 + "1]\n"  # so that the aliases' share stays small
+    chain = plain + "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 300))
     assert codes_of(chain.encode()) == [codes.TOO_DEEP]
 
 
@@ -68,6 +69,24 @@ def test_the_number_of_findings_is_bounded():
     assert len(result.findings) == DEFAULT_LIMITS.findings + 1
     assert result.findings[-1].code == codes.TOO_MANY_FINDINGS
     assert not result.complete
+
+
+def test_warnings_neither_hide_errors_nor_refuse_a_file():
+    result = read_documents(b"a: [" + b"y, " * 5_000 + b"n]\n", file="a.yaml")
+    assert result.complete
+    assert [f.code for f in result.findings] == [codes.AMBIGUOUS_BOOLEAN] * DEFAULT_LIMITS.findings
+    result = read_documents(b"a: [" + b"y, " * 5_000 + b"!x n]\n", file="a.yaml")
+    assert result.findings[-1].code == codes.TAG
+
+
+def test_paths_and_messages_of_findings_are_bounded():
+    long = b"k" * 1_000_000
+    nested = b"? " + long + b"\n: " + b"{a: " * 150 + b"!x 1" + b"}" * 150
+    for data in (nested, b"a: !" + long + b" 1\n", b"a: *" + long, b"&" + long + b" a: 1\n*" + long + b" : 2\n"):
+        for found in read_documents(data, file="a.yaml").findings:
+            assert len(found.path) <= 64
+            assert sum(len(str(part)) for part in found.path) < 1_000
+            assert len(found.message) <= 1_000
 
 
 @pytest.mark.parametrize(
