@@ -45,7 +45,6 @@ format: setup ## let ruff rewrite what it can
 
 docs: setup ## write the generated pages of docs/
 	$(BIN)/python scripts/generate_docs.py
-	$(BIN)/python scripts/findings.py
 
 bench: setup ## measure against a real API server; prints, asserts nothing; ARGS='--units 200'
 	@$(KIT) build

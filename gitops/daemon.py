@@ -26,7 +26,7 @@ from gitops.cluster.access import load_libraries
 from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.plan.pruning import FuseLimits
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings

@@ -14,12 +14,13 @@ from gitops.metrics import PrometheusMetrics
 from gitops.settings import known_settings
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 
 
-@pytest.mark.parametrize("name", sorted(documentation.pages()))
+@pytest.mark.parametrize("name", sorted(documentation.pages(DOCS)))
 def test_generated_page_is_up_to_date(name: str) -> None:
-    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert text == documentation.pages()[name], "run: python scripts/generate_docs.py"
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert text == documentation.pages(DOCS)[name], "run: python scripts/generate_docs.py"
 
 
 def test_every_setting_has_a_meaning() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gitops.cli import apply, init, plan, run, status, validate
+from gitops.cli import apply, explain, init, plan, run, schema, status, validate
 from gitops.cli.exits import Exit
 
 application = typer.Typer(
@@ -24,19 +24,18 @@ application = typer.Typer(
 application.command("run")(run.run)
 application.command("validate")(validate.validate)
 application.command("plan")(plan.plan)
+application.command("explain")(explain.explain)
 application.command("apply")(apply.apply)
 application.command("status")(status.status)
 application.command("init")(init.init)
+application.command("schema")(schema.schema)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from gitops.cli.version import installed_version
 
-        try:
-            typer.echo(f"gitops {version('gitops-reconciler')}")
-        except PackageNotFoundError:
-            typer.echo("gitops (not installed)")
+        typer.echo(f"gitops {installed_version() or '(not installed)'}")
         raise typer.Exit
 
 

@@ -21,7 +21,7 @@ def apply(
     path: options.Folder = None,
     credentials_dir: options.Credentials = None,
     state_dir: options.State = None,
-    format: Annotated[str, typer.Option("--format", "-f", help="text or json.")] = "text",
+    format: options.Format = "text",
     set_: options.Set = None,
 ) -> None:
     """Bring all clusters to the repository's head once, and say what became of each unit.
@@ -34,7 +34,6 @@ def apply(
     from gitops import daemon
     from gitops.cli import terminal
 
-    terminal.check_format(format)
     if not once:
         typer.echo("gitops: apply needs --once; to keep clusters as they should be, use gitops run", err=True)
         raise typer.Exit(Exit.USAGE)
@@ -60,13 +59,13 @@ def apply(
 
 
 def _json(report: OnceReport) -> dict[str, object]:
-    from gitops.cli import terminal
+    from gitops.report.findings import finding_json
 
     return {
         "commit": report.commit,
         "ok": report.ok,
         "message": report.sentence or None,
-        "findings": [terminal.finding_json(f) for f in report.findings],
+        "findings": [finding_json(f) for f in report.findings],
         "clusters": {str(name): text for name, text in report.clusters.items()},
         "units": {
             str(key): {
@@ -89,10 +88,11 @@ def _print(report: OnceReport) -> None:
     from rich.text import Text
 
     from gitops.cli import terminal
+    from gitops.readiness.texts import printable
 
     out = terminal.console()
     for finding in report.findings:
-        out.print(terminal.printable(str(finding)))
+        out.print(printable(str(finding)))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("UNIT", "STATE", "WHAT"):
         table.add_column(column, overflow="fold")

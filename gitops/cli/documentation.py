@@ -1,4 +1,4 @@
-"""Pages of docs/ that are made from code, so that they cannot be wrong: settings, metrics, exit codes."""
+"""Pages of docs/ that are made from code, so that they cannot be wrong; what is for authors is in reference.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from gitops.cli import reference
 from gitops.cli.exits import Exit
 from gitops.metrics import PrometheusMetrics
 from gitops.settings import CONFIG_VARIABLE, ENV_DELIMITER, ENV_PREFIX, Settings
@@ -15,9 +16,16 @@ from gitops.settings import CONFIG_VARIABLE, ENV_DELIMITER, ENV_PREFIX, Settings
 _MADE = "<!-- Made by scripts/generate_docs.py; edit the code it names. -->\n"
 
 
-def pages() -> dict[str, str]:
-    """File name under docs/ → its text."""
-    return {"settings.md": settings_page(), "metrics.md": metrics_page(), "exit-codes.md": exits_page()}
+def pages(docs: Path) -> dict[str, str]:
+    """File name under the folder `docs` → its text."""
+    documents = (docs / "documents.md").read_text(encoding="utf-8")
+    return {
+        "documents.md": reference.documents_page(documents),
+        "exit-codes.md": exits_page(),
+        "findings.md": reference.findings_page(),
+        "metrics.md": metrics_page(),
+        "settings.md": settings_page(),
+    }
 
 
 def settings_page() -> str:

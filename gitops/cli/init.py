@@ -9,6 +9,9 @@ import typer
 
 from gitops.cli.exits import Exit
 
+SCHEMAS = ".schemas"
+"""Folder of the JSON Schemas that the example's files name; made by the code, so that it fits this version."""
+
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to put it; made when missing.", show_default=False)],
@@ -17,6 +20,8 @@ def init(
     from importlib.resources import as_file
 
     from gitops.cli import terminal
+    from gitops.model.document_kinds import KINDS
+    from gitops.model.schemas import schema_file, schema_text
     from gitops.policy.registry import shipped_folder
 
     if folder.exists() and (not folder.is_dir() or any(p.name != ".git" for p in folder.iterdir())):
@@ -28,6 +33,10 @@ def init(
             target = folder / file.relative_to(template)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(file.read_bytes())
+    schemas = folder / SCHEMAS
+    schemas.mkdir(exist_ok=True)
+    for kind in KINDS:
+        (schemas / schema_file(kind)).write_text(schema_text(kind), encoding="utf-8")
     out = terminal.console()
     out.print(f"{terminal.count(len(files), 'file')} in {folder}. Next:")
     out.print(f"  gitops validate {folder}")

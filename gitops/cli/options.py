@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,6 +26,7 @@ State = Annotated[Path | None, typer.Option("--state-dir", help="Folder for cach
 Credentials = Annotated[
     Path | None, typer.Option("--credentials-dir", help="Folder of kubeconfigs, by name.", show_default=False)
 ]
+Format = Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="text for people, json for scripts.")]
 LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.", show_default=False)]
 LogFormat = Annotated[str | None, typer.Option("--log-format", help="auto, json or text.", show_default=False)]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gitops.cli import options
 from gitops.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def plan(
         Path | None,
         typer.Option(help="Folder of kubeconfigs: compare with what is live.", show_default=False, exists=True),
     ] = None,
-    format: Annotated[str, typer.Option("--format", "-f", help="text or json.")] = "text",
+    format: options.Format = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
 ) -> None:
     """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted.
@@ -36,7 +37,6 @@ def plan(
     from gitops.cli import terminal
     from gitops.cli.folders import compiled_folder
 
-    terminal.check_format(format)
     wanted = frozenset(cluster or ())
     tree, compilation = compiled_folder(path)
     live = None if credentials_dir is None else _compared(tree, credentials_dir, wanted)
@@ -76,6 +76,7 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
 
     from gitops.cli import terminal
     from gitops.model.identity import ClusterName
+    from gitops.report.findings import summary
 
     out = terminal.console()
     terminal.print_findings(compilation.findings, tree.read, out)
@@ -99,11 +100,11 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
                 for desired in unit.objects:
                     twig.add(Text(str(desired.ref)) + Text(f"  {desired.origin}", style="dim"))
         out.print(branch)
-    for workload in sorted(compilation.held):
+    for workload in sorted(compilation.held - compilation.left_alone):
         out.print(Text(f"{workload} has errors: what runs stays at its last good commit", style="yellow"))
     order = [*_WORDS, *sorted(totals.keys() - _WORDS.keys())]
     words = ", ".join(f"{totals[word]} {_WORDS.get(word, word)}" for word in order if word in totals)
-    out.print(words if live is not None else terminal.summary(compilation.findings))
+    out.print(words if live is not None else summary(compilation.findings))
 
 
 _SIGNS = {
@@ -140,8 +141,8 @@ def _value(value: Any) -> str:
 
 
 def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> dict[str, Any]:
-    from gitops.cli import terminal
     from gitops.report.drift import shown
+    from gitops.report.findings import finding_json
 
     def changes(found: list[ObjectChange]) -> list[dict[str, Any]]:
         return [
@@ -175,8 +176,8 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
         units[str(key)] = entry
     return {
         "complete": compilation.complete,
-        "held": sorted(str(w) for w in compilation.held),
-        "findings": [terminal.finding_json(f) for f in compilation.findings],
+        "held": sorted(str(w) for w in compilation.held - compilation.left_alone),
+        "findings": [finding_json(f) for f in compilation.findings],
         "unreachable": {} if live is None else {str(k): v for k, v in live.unreachable.items()},
         "units": units,
     }

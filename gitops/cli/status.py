@@ -30,7 +30,7 @@ def status(
     branch: options.Branch = None,
     path: options.Folder = None,
     state_dir: options.State = None,
-    format: Annotated[str, typer.Option("--format", "-f", help="text or json.")] = "text",
+    format: options.Format = "text",
     set_: options.Set = None,
 ) -> None:
     """Show what the daemon reports, read from the status branch. Needs no cluster and no running daemon.
@@ -39,7 +39,6 @@ def status(
     """
     from gitops.cli import terminal
 
-    terminal.check_format(format)
     flags: dict[str, object] = {
         "repository.url": repository_url,
         "repository.branch": branch,
@@ -147,6 +146,7 @@ def _table(columns: tuple[str, str, str], rows: list[tuple[Any, Any, Any, dict[s
     from rich.text import Text
 
     from gitops.cli import terminal
+    from gitops.readiness.texts import printable
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     name, second, third = columns
@@ -156,7 +156,7 @@ def _table(columns: tuple[str, str, str], rows: list[tuple[Any, Any, Any, dict[s
         cause = _cause(body)
         state = terminal.state(str(body.get("status", "")))
         since = str(body.get("since", ""))
-        texts = [Text(terminal.printable(str(text))) for text in (first, two, three, since, cause)]
+        texts = [Text(printable(str(text))) for text in (first, two, three, since, cause)]
         table.add_row(texts[0], state, *texts[1:])
     return table
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from gitops.cli.exits import Exit
+from gitops.readiness.texts import printable
 
 if TYPE_CHECKING:
-    from gitops.model.findings import Finding
+    from gitops.model.findings import Finding, Origin
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _GOOD = ("Synced", "Ready", "ACTIVE", "Completed", "Reachable", "Removed")
@@ -20,7 +21,9 @@ _BAD = ("Refused", "Blocked", "Failed", "ERROR", "Degraded", "DEGRADED", "Unreac
 _COLOURS = {**dict.fromkeys(_GOOD, "green"), **dict.fromkeys(_BAD, "red")}
 """Colours of states of all kinds; what is neither good nor bad is yellow."""
 
-_LONGEST = 160  # columns of a source line that are shown
+_LONGEST = 160  # characters of a source line that are shown
+
+_A_SECRET = re.compile(r"\bkind[\"']?\s*:\s*[\"']?Secret\b|\bsecrets[\"']?\s*:")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -31,24 +34,21 @@ def console(*, stderr: bool = False) -> Console:
     return out
 
 
-def check_format(format: str) -> None:
-    """Exit with a usage error unless the format is text or json."""
-    if format not in ("text", "json"):
-        typer.echo(f"gitops: --format {format}: choose text or json", err=True)
-        raise typer.Exit(Exit.USAGE)
-
-
 def state(word: str) -> Text:
     """A state in its colour."""
     return Text(word, style=_COLOURS.get(word, "yellow"))
 
 
-def print_findings(findings: Iterable[Finding], read: Callable[[str], bytes], out: Console) -> None:
+def print_findings(findings: Sequence[Finding], read: Callable[[str], bytes], out: Console) -> None:
     """Each finding with file and line, the line itself with a mark, and the hint. `read` gives a file's bytes.
 
-    A line that holds a secret, or may, is not shown: what `validate` prints ends up in the logs of CI.
+    No line of a file that holds a secret is shown: what `validate` prints ends up in the logs of CI, and a broken line
+    of a Secret looks like any other.
     """
-    files: dict[str, list[str]] = {}
+    from gitops.policy import codes
+
+    secret = (codes.CREDENTIAL, codes.SECRET_DATA, codes.INLINE_SECRETS)
+    files: dict[str, list[str]] = {finding.origin.file: [] for finding in findings if finding.code in secret}
     for finding in findings:
         style = _STYLES[str(finding.severity)]
         head = Text(printable(f"{finding.origin}: "), style="bold")
@@ -58,39 +58,23 @@ def print_findings(findings: Iterable[Finding], read: Callable[[str], bytes], ou
         if finding.origin.file not in files:
             files[finding.origin.file] = _lines(read, finding.origin.file)
         lines = files[finding.origin.file]
-        if 0 < finding.origin.line <= len(lines) and not _secret(finding, lines[finding.origin.line - 1]):
+        if 0 < finding.origin.line <= len(lines):
             _print_line(finding, lines[finding.origin.line - 1], out, style)
         if finding.hint:
-            out.print(Text(f"   hint: {finding.hint}", style="dim"), soft_wrap=True)
+            out.print(Text(printable(f"   hint: {finding.hint}"), style="dim"), soft_wrap=True)
 
 
-def summary(findings: Iterable[Finding]) -> str:
-    """`2 errors, 1 warning`, or `no findings`."""
-    counts = dict.fromkeys(_STYLES, 0)
-    for finding in findings:
-        counts[str(finding.severity)] += 1
-    words = [_plural(count, word) for word, count in counts.items() if count]
-    return ", ".join(words) or "no findings"
+def print_source(origin: Origin, read: Callable[[str], bytes], out: Console) -> None:
+    """The line of a place, when it may be shown."""
+    lines = _lines(read, origin.file)
+    if 0 < origin.line <= len(lines):
+        line = printable(lines[origin.line - 1].rstrip("\r")[:_LONGEST].replace("\t", " "))
+        out.print(Text(f"{origin.line:>9} | ", style="dim") + Text(line), soft_wrap=True)
 
 
 def count(number: int, word: str) -> str:
     """`1 unit`, `2 units`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding as `--format json` has it; keys are stable."""
-    return {
-        "code": finding.code,
-        "severity": str(finding.severity),
-        "file": finding.origin.file,
-        "line": finding.origin.line or None,
-        "message": finding.message,
-        "hint": finding.hint or None,
-        "workload": str(finding.workload) if finding.workload else None,
-        "object": str(finding.object) if finding.object else None,
-        "path": list(finding.path),
-    }
 
 
 def print_json(value: Any) -> None:
@@ -99,45 +83,33 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _plural(number: int, severity: str) -> str:
-    return f"{number} info" if severity == "info" else count(number, severity)
-
-
 def _lines(read: Callable[[str], bytes], file: str) -> list[str]:
-    try:
-        return read(file).decode("utf-8", "replace").split("\n")
-    except OSError:
-        return []
-
-
-def _secret(finding: Finding, line: str) -> bool:
-    from gitops.policy import codes
+    """Lines of a file that may be shown: of one that holds a Secret or a credential, or is no text, none."""
     from gitops.policy.credentials import looks_like
 
-    return finding.code in (codes.CREDENTIAL, codes.SECRET_DATA) or looks_like(line) is not None
+    try:
+        text = read(file).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [] if _A_SECRET.search(text) or looks_like(text) is not None else text.split("\n")
 
 
 def _print_line(finding: Finding, line: str, out: Console, style: str) -> None:
-    shown = line.rstrip("\r")[:_LONGEST].replace("\t", " ")
-    start, length = _marked(finding, shown)
+    """The line, and a mark below it: columns of a terminal are counted, in which a wide character takes two."""
+    from rich.cells import cell_len
+
+    shown = printable(line.rstrip("\r")[:_LONGEST].replace("\t", " "))
+    start, end = _marked(finding, shown)
     number = f"{finding.origin.line:>5} | "
-    out.print(Text(number, style="dim") + Text(printable(shown)), soft_wrap=True)
-    out.print(
-        Text(" " * 5 + " | ", style="dim") + Text(" " * start + "^" * max(1, length), style=style), soft_wrap=True
-    )
+    mark = " " * cell_len(shown[:start]) + "^" * max(1, cell_len(shown[start:end]))
+    out.print(Text(number, style="dim") + Text(shown), soft_wrap=True)
+    out.print(Text(" " * 5 + " | ", style="dim") + Text(mark, style=style), soft_wrap=True)
 
 
 def _marked(finding: Finding, line: str) -> tuple[int, int]:
-    """Column and width of what the finding is about: the key that its path ends in, else the whole text of the line."""
-    key = next((str(part) for part in reversed(finding.path) if isinstance(part, str)), "")
-    at = line.find(key) if key else -1
-    if at >= 0:
-        return at, len(key)
-    text = line.strip()
-    return len(line) - len(line.lstrip()), len(text)
-
-
-def printable(text: str) -> str:
-    """Text of others without control characters: none moves the cursor, colours, or begins a line of its own, which CI
-    systems may read as a command."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """From where to where: the key that the finding's path ends in, when the line has it, else the whole text."""
+    key = next((part for part in reversed(finding.path) if isinstance(part, str)), "")
+    found = re.search(rf"(?<![\w./-])([\"']?){re.escape(key)}\1\s*:", line) if key else None
+    if found is not None:
+        return found.start(), found.start() + len(found[0].rstrip(": "))
+    return len(line) - len(line.lstrip()), len(line.rstrip())

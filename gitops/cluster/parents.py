@@ -19,6 +19,7 @@ from gitops.cluster.objects import Objects
 from gitops.manifests.canonical import digest
 from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import CONFIG_MAP
+from gitops.plan.naming import label_value
 from gitops.plan.parents import SYSTEM_NAMESPACE, Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.units import RECONCILER_LABEL
 
@@ -26,6 +27,10 @@ APPLYSET_ID_LABEL = "applyset.kubernetes.io/id"
 TOOLING_ANNOTATION = "applyset.kubernetes.io/tooling"
 GROUP_KINDS_ANNOTATION = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES_ANNOTATION = "applyset.kubernetes.io/additional-namespaces"
+WORKLOAD_LABEL = "gitops/workload"
+"""The workload's name as a label value, for `kubectl get configmaps --namespace gitops-system --selector …`."""
+UNIT_ANNOTATION = "gitops/unit"
+"""The unit in full: `function/llama-chat/h100-0`."""
 PAUSE_ANNOTATION = "gitops/pause-until"
 TOOLING = "gitops/v1"
 
@@ -156,8 +161,13 @@ class ParentStore:
             "metadata": {
                 "name": name,
                 "namespace": SYSTEM_NAMESPACE,
-                "labels": {APPLYSET_ID_LABEL: applyset_id(name), RECONCILER_LABEL: self._reconciler},
+                "labels": {
+                    APPLYSET_ID_LABEL: applyset_id(name),
+                    RECONCILER_LABEL: self._reconciler,
+                    WORKLOAD_LABEL: label_value(record.unit.name),
+                },
                 "annotations": {
+                    UNIT_ANNOTATION: str(record.unit).rpartition("@")[0],
                     TOOLING_ANNOTATION: TOOLING,
                     GROUP_KINDS_ANNOTATION: ",".join(kinds),
                     NAMESPACES_ANNOTATION: ",".join(namespaces),

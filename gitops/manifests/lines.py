@@ -89,6 +89,13 @@ def nearest(blob: bytes, path: Path, *, root: int, default: int) -> int:
     return default
 
 
+def number_at(blob: bytes, at: int) -> int | None:
+    """The number of exactly this hash; None when it has no entry of its own."""
+    hashes, numbers = _columns(blob)
+    position = bisect_left(hashes, at)
+    return numbers[position] if position < len(hashes) and hashes[position] == at else None
+
+
 @dataclass(frozen=True, slots=True)
 class LineMap:
     """Lines, counted from 1, of the values in one document.

@@ -17,17 +17,27 @@ MESSAGE_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
+    """What is said about a code whatever the place: `hint` what to do, `example` one line of what triggers it. Both may
+    hold code between backticks."""
+
     code: str
     severity: Severity
     title: str
     hint: str
-    example: str = ""
+    example: str
+
+    @property
+    def heading(self) -> str:
+        """The title with a capital, unless it begins with a name: `generateName`, `gitops.yaml`."""
+        first = self.title.partition(" ")[0]
+        plain = first.isalpha() and first.islower() and len(first) > 1
+        return self.title[:1].upper() + self.title[1:] if plain else self.title
 
 
 CATALOGUE: dict[str, CatalogueEntry] = {}
 
 
-def define(code: str, severity: Severity, title: str, hint: str, example: str = "") -> str:
+def define(code: str, severity: Severity, title: str, hint: str, example: str) -> str:
     """Add a code; returns it, so that modules keep it as a constant."""
     if code in CATALOGUE:
         raise ValueError(f"finding {code} is defined twice")

@@ -1,8 +1,9 @@
-"""Documents people write: `apiVersion: gitops/v1alpha1`, one pydantic model per kind.
+"""What every document people write is made of: strict models, whose fields say what they are used for.
 
-Strict: an unknown key, a wrong type or text where a number belongs is an error at its line (gitops/plan/documents.py
-turns pydantic's errors into findings). Names and limits of functions follow NVCF's API (a name may hold capitals and
-underscores, so it is not a DNS label).
+`apiVersion: gitops/v1alpha1`, one pydantic model per kind (gitops/model/document_kinds.py lists them). Strict: an
+unknown key, a wrong type or text where a number belongs is an error at its line (gitops/plan/documents.py turns
+pydantic's errors into findings). Rules between fields are `problems()` of the model they concern, so that each has a
+path of its own.
 
 Every field says what the reconciler does with it: applied (it changes what runs), checked (it only refuses), recorded
 (kept and shown, does nothing yet: a finding of level info says so) or refused (known, but not supported by this
@@ -12,12 +13,17 @@ version: an error, never a silent skip).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic.fields import FieldInfo
 
 API_VERSION = "gitops/v1alpha1"
+
+Place = tuple[str | int, ...]
+"""Keys and list positions, from the model that reports a problem."""
 
 
 class Use(enum.StrEnum):
@@ -35,16 +41,48 @@ Checked = Annotated[T, Use.CHECKED]
 Recorded = Annotated[T, Use.RECORDED]
 Refused = Annotated[T, Use.REFUSED]
 
-WorkloadName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9A-Z][a-z0-9A-Z\-_]*$", min_length=1, max_length=128)]
-DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)]
-RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-NonBlank = Annotated[str, StringConstraints(pattern=r"\S", max_length=253)]
-Manifests = Annotated[list[RepoPath], Field(min_length=1)]
+ApiVersion = Literal["gitops/v1alpha1"]
 Mode = Literal["enforce", "report", "paused"]
+
+WorkloadName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9A-Z][a-z0-9A-Z\-_]*$", min_length=1, max_length=128)]
+"""NVCF's rule for names of functions and tasks: capitals and underscores allowed, so not a DNS label."""
+DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)]
+DnsName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", min_length=1, max_length=253)]
+NonBlank = Annotated[str, StringConstraints(pattern=r"\S", max_length=253)]
+RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+class Rule(enum.StrEnum):
+    """Rules between fields of a document; each has its finding (gitops/plan/codes.py)."""
+
+    MISSING = "missing"
+    EXCLUSIVE = "exclusive"
+    NOT_UNIQUE = "not unique"
+    MIN_ABOVE_MAX = "min above max"
+    CONTRADICTION = "contradiction"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A rule between fields that does not hold. `path` starts at the model that reports it; `message` has no secret."""
+
+    rule: Rule
+    path: Place
+    message: str
 
 
 class Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    """A document, or a part of one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+    def problems(self) -> Iterable[Problem]:
+        """What is wrong between the fields of this part; parts inside it report for themselves."""
+        return ()
+
+    def wrote(self, *names: str) -> list[str]:
+        """Those of the fields that the author wrote, also with null or empty values."""
+        return [name for name in names if name in self.model_fields_set]
 
 
 class LabelMetadata(Document):
@@ -55,262 +93,6 @@ class WorkloadMetadata(Document):
     name: Applied[WorkloadName]
 
 
-# -- Repository ------------------------------------------------------------------------------------------------------
-
-
-class RepositorySpec(Document):
-    ncaId: Checked[NonBlank | None] = None
-    """Account the repository belongs to; a cluster of another account is refused."""
-    statusBranch: Applied[NonBlank] = "gitops-status"
-    adopt: Applied[Literal["always", "never"]] = "always"
-    """What to do with an object that exists and carries no owner marks."""
-    allowEmpty: Applied[bool] = False
-    """Consent to a tree without any workload or without any cluster; otherwise such a tree prunes nothing."""
-
-
-class Repository(Document):
-    """gitops.yaml: `metadata.name` is the reconciler's name; never renamed on a claimed cluster."""
-
-    apiVersion: Checked[Literal["gitops/v1alpha1"]]
-    kind: Checked[Literal["Repository"]]
-    metadata: Applied[LabelMetadata]
-    spec: Applied[RepositorySpec] = RepositorySpec()
-
-
-# -- Cluster ---------------------------------------------------------------------------------------------------------
-
-
-class InstanceType(Document):
-    name: Applied[NonBlank]
-    gpusPerInstance: Checked[Annotated[int, Field(ge=1)]] = 1
-
-
-class Gpu(Document):
-    name: Applied[NonBlank]
-    instanceTypes: Applied[list[InstanceType]] = []
-    capacity: Checked[Annotated[int, Field(ge=0)] | None] = None
-    """GPUs of this name in the cluster; more instances than fit are a finding."""
-
-
-class Tenancy(Document):
-    ncaId: Checked[NonBlank]
-
-
-class NamespaceTemplate(Document):
-    labels: Applied[dict[str, str]] = {}
-    annotations: Applied[dict[str, str]] = {}
-
-
-class ClusterSpec(Document):
-    credentials: Applied[DnsLabel]
-    region: Applied[NonBlank | None] = None
-    attributes: Applied[list[NonBlank]] = []
-    gpus: Applied[list[Gpu]] = []
-    tenancy: Checked[Tenancy | None] = None
-    mode: Applied[Mode] = "enforce"
-    namespaceTemplate: Applied[NamespaceTemplate] = NamespaceTemplate()
-
-
-class Cluster(Document):
-    """clusters/<name>.yaml: a target. `credentials` is a name that the daemon resolves, never a secret."""
-
-    apiVersion: Checked[Literal["gitops/v1alpha1"]]
-    kind: Checked[Literal["Cluster"]]
-    metadata: Applied[LabelMetadata]
-    spec: Applied[ClusterSpec]
-
-
-# -- Function --------------------------------------------------------------------------------------------------------
-
-
-class Health(Document):
-    protocol: Recorded[Literal["HTTP", "gRPC"]]
-    uri: Recorded[NonBlank]
-    port: Recorded[Annotated[int, Field(gt=0, le=65535)]]
-    timeout: Recorded[NonBlank]
-    expectedStatusCode: Recorded[Annotated[int, Field(ge=100, le=599)]]
-
-
-class FunctionSpec(Document):
-    version: Applied[Annotated[str, StringConstraints(min_length=1, max_length=64)]]
-    description: Recorded[Annotated[str, StringConstraints(max_length=256)] | None] = None
-    operatorTypes: Applied[list[DnsLabel]] = []
-    manifests: Applied[Manifests | None] = None
-    """Files or folders (every YAML or JSON file below one, sorted by path), relative to the function's folder."""
-    namespace: Applied[DnsLabel | None] = None
-    """Instance namespace by name; the function may then have only one instance on each cluster."""
-    health: Recorded[Health | None] = None
-    tags: Recorded[Annotated[list[Annotated[str, StringConstraints(max_length=128)]], Field(max_length=64)]] = []
-    containerImage: Refused[Any] = None
-    helmChart: Refused[Any] = None
-    secretRefs: Refused[Any] = None
-    secrets: Refused[Any] = None
-
-
-class Function(Document):
-    """functions/<name>/function.yaml: the immutable base of one function version."""
-
-    apiVersion: Checked[Literal["gitops/v1alpha1"]]
-    kind: Checked[Literal["Function"]]
-    metadata: Applied[WorkloadMetadata]
-    spec: Applied[FunctionSpec]
-
-
-class PatchTarget(Document):
-    """One object of the base, exactly. `namespace` is for bundles, where two objects may share a name."""
-
-    apiVersion: Applied[NonBlank]
-    kind: Applied[NonBlank]
-    name: Applied[NonBlank]
-    namespace: Applied[DnsLabel | None] = None
-
-
-class InlinePatch(Document):
-    """A JSON Merge Patch (RFC 7386) with the base object it is for."""
-
-    target: Applied[PatchTarget]
-    patch: Applied[dict[str, Any]]
-
-
-def _patch_form(value: Any) -> str:
-    return "file" if isinstance(value, str) else "inline"
-
-
-Patch = Annotated[
-    Annotated[RepoPath, Tag("file")] | Annotated[InlinePatch, Tag("inline")],
-    Discriminator(_patch_form),
-]
-"""Path of a patch file relative to the workload's folder, or the patch itself."""
-
-
-class GpuSpecification(Document):
-    id: Applied[DnsLabel]
-    gpu: Applied[NonBlank]
-    instanceType: Applied[NonBlank | None] = None
-    clusters: Applied[list[DnsLabel]] = []
-    regions: Applied[list[NonBlank]] = []
-    attributes: Applied[list[NonBlank]] = []
-    minInstances: Applied[Annotated[int, Field(ge=0, le=10_000)]] = 1
-    maxInstances: Recorded[Annotated[int, Field(ge=1)] | None] = None
-    perCluster: Applied[bool] = False
-    manifestMergePatches: Applied[list[Patch]] = []
-    jsonPatches: Refused[Any] = None
-    operatorVersions: Refused[Any] = None
-    validationPolicy: Refused[Any] = None
-
-
-class FunctionDeploymentSpec(Document):
-    serviceName: Applied[DnsLabel | None] = None
-    servicePort: Applied[Annotated[int, Field(ge=1, le=65535)] | None] = None
-    mode: Applied[Mode] = "enforce"
-    patches: Applied[list[Patch]] = []
-    clusterPatches: Applied[dict[str, list[Patch]]] = {}
-    gpuSpecifications: Applied[list[GpuSpecification]]
-
-
-class FunctionDeployment(Document):
-    """functions/<name>/deployment.yaml: where and how often the function runs, and the overlays for it."""
-
-    apiVersion: Checked[Literal["gitops/v1alpha1"]]
-    kind: Checked[Literal["FunctionDeployment"]]
-    metadata: Applied[WorkloadMetadata]
-    spec: Applied[FunctionDeploymentSpec]
-
-
-# -- Bundle ----------------------------------------------------------------------------------------------------------
-
-
-class BundleSpec(Document):
-    manifests: Applied[Manifests]
-    """Files or folders (every YAML or JSON file below one, sorted by path), relative to the bundle's folder."""
-    clusters: Applied[list[DnsLabel]] = []
-    regions: Applied[list[NonBlank]] = []
-    attributes: Applied[list[NonBlank]] = []
-    mode: Applied[Mode] = "enforce"
-    patches: Applied[list[Patch]] = []
-    clusterPatches: Applied[dict[str, list[Patch]]] = {}
-
-
-class Bundle(Document):
-    """bundles/<name>/bundle.yaml: any manifests for selected clusters; names its own namespaces."""
-
-    apiVersion: Checked[Literal["gitops/v1alpha1"]]
-    kind: Checked[Literal["Bundle"]]
-    metadata: Applied[WorkloadMetadata]
-    spec: Applied[BundleSpec]
-
-
-# -- OperatorType ----------------------------------------------------------------------------------------------------
-
-Scope = Literal["Namespaced", "Cluster"]
-
-
-class OperatorKind(Document):
-    """A kind that people may declare, exactly this version."""
-
-    group: Applied[str]
-    version: Applied[NonBlank]
-    kind: Applied[NonBlank]
-    resource: Applied[NonBlank]
-    scope: Applied[Scope] = "Namespaced"
-    early: Applied[bool] = False
-    """Applied before the other custom resources of its unit (NIMCache before NIMService)."""
-    deprecated: Checked[bool] = False
-    """Still served, but the operator asks to move on: a warning."""
-
-
-class ChildKind(Document):
-    """A kind that the operator makes. `selector` is a server-side label selector ("" = all); `role` what it counts for:
-    gate (the owner is not ready before it is), diagnose (explains why not), inform (only links others)."""
-
-    group: Applied[str]
-    version: Applied[NonBlank]
-    kind: Applied[NonBlank]
-    resource: Applied[NonBlank]
-    selector: Applied[str]
-    role: Applied[Literal["gate", "diagnose", "inform"]]
-
-
-class NameLimit(Document):
-    """The object's name plus the longest name found at `parts` may not exceed `limit` characters.
-
-    `parts` is a path with `*` for every item of a list or every key of a map; ending in `*` means the keys themselves.
-    """
-
-    group: Checked[str]
-    kind: Checked[NonBlank]
-    parts: Checked[NonBlank]
-    limit: Checked[Annotated[int, Field(ge=1)]]
-    unlessAnnotation: Checked[str] = ""
-    """`key=value`: does not hold for an object with this annotation."""
-
-
-class OperatorTypeSpec(Document):
-    clusterAttribute: Applied[NonBlank]
-    kinds: Applied[Annotated[list[OperatorKind], Field(min_length=1)]]
-    companions: Applied[list[OperatorKind]] = []
-    """Helper kinds that a function of this type may contain beside the operator's own."""
-    children: Applied[list[ChildKind]] = []
-    reservedMetadataPrefixes: Checked[list[NonBlank]] = []
-    """Labels and annotations that only the operator may write."""
-    nameLimits: Checked[list[NameLimit]] = []
-
-
-class OperatorType(Document):
-    """policies/operators/<name>.yaml: an operator as data, not code."""
-
-    apiVersion: Checked[Literal["gitops/v1alpha1"]]
-    kind: Checked[Literal["OperatorType"]]
-    metadata: Applied[LabelMetadata]
-    spec: Applied[OperatorTypeSpec]
-
-
-KINDS: dict[str, type[Document]] = {
-    model.__name__: model for model in (Repository, Cluster, Function, FunctionDeployment, Bundle, OperatorType)
-}
-"""Every kind of document that this version reads."""
-
-
 def use_of(model: type[Document], field: str) -> Use:
     """How a field is used. Raises KeyError for an unknown field, LookupError for one that says nothing."""
     for marker in model.model_fields[field].metadata:
@@ -319,22 +101,41 @@ def use_of(model: type[Document], field: str) -> Use:
     raise LookupError(f"{model.__name__}.{field} does not say what it is used for")
 
 
-def written_fields(document: Document, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Use]]:
+def written_name(field: str, info: FieldInfo) -> str:
+    """What people write for a field: its alias where it has one (`in` is a word of Python)."""
+    return info.alias or field
+
+
+def written_fields(document: Document) -> Iterator[tuple[Place, Use]]:
     """Every field that the author wrote, with its use; a recorded or refused field is not looked into."""
+    for path, part in parts_of(document, only_used=True):
+        for name in sorted(part.model_fields_set):
+            yield (*path, written_name(name, type(part).model_fields[name])), use_of(type(part), name)
+
+
+def problems_in(document: Document) -> Iterator[Problem]:
+    """Problems of the document and of all its parts; paths start at the document."""
+    for path, part in parts_of(document):
+        for problem in part.problems():
+            yield Problem(problem.rule, (*path, *problem.path), problem.message)
+
+
+def parts_of(document: Document, path: Place = (), *, only_used: bool = False) -> Iterator[tuple[Place, Document]]:
+    """The document and every model inside it, with its path; with `only_used` none in recorded or refused fields."""
+    yield path, document
+    model = type(document)
     for name in sorted(document.model_fields_set):
-        here = (*path, name)
-        use = use_of(type(document), name)
-        yield here, use
-        if use in (Use.APPLIED, Use.CHECKED):
-            yield from _inside(getattr(document, name), here)
+        if not only_used or use_of(model, name) in (Use.APPLIED, Use.CHECKED):
+            here = (*path, written_name(name, model.model_fields[name]))
+            yield from _inside(getattr(document, name), here, only_used)
 
 
-def _inside(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Use]]:
+def _inside(value: Any, path: Place, only_used: bool) -> Iterator[tuple[Place, Document]]:
     if isinstance(value, Document):
-        yield from written_fields(value, path)
+        yield from parts_of(value, path, only_used=only_used)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _inside(item, (*path, index))
+            yield from _inside(item, (*path, index), only_used)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _inside(item, (*path, key))
+            yield from _inside(item, (*path, key), only_used)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from gitops.model.documents import Document, LabelMetadata
+from gitops.model.documents import ApiVersion, Applied, Checked, Document, LabelMetadata
 
 StatusWord = Literal["Unknown", "Progressing", "Ready", "Degraded", "Failed", "Completed", "Suspended", "Terminating"]
 FlagWord = Literal["scaledToZero", "unverified"]
@@ -33,7 +33,7 @@ def seconds_of(value: Any) -> Any:
     raise ValueError("a duration is a whole number with ms, s, m or h, such as 90s")
 
 
-Duration = Annotated[float, BeforeValidator(seconds_of), Field(ge=0)]
+Duration = Annotated[float, BeforeValidator(seconds_of, json_schema_input_type=str), Field(ge=0)]
 Expression = Annotated[str, Field(min_length=1, max_length=2000)]
 FieldPath = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
 
@@ -41,9 +41,9 @@ FieldPath = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A
 class KindMatch(Document):
     """A kind the mapping is for; `versions: []` means any. `group: "*"`, `kind: "*"` is the rule for unknown kinds."""
 
-    group: str
-    kind: str
-    versions: list[str] = Field(default_factory=list)
+    group: Applied[str]
+    kind: Applied[str]
+    versions: Applied[list[str]] = Field(default_factory=list)
 
 
 class Generation(Document):
@@ -56,85 +56,85 @@ class Generation(Document):
       changed, or `settle` after that change when the operator had nothing to write.
     """
 
-    mode: Literal["auto", "require", "ignore", "managedFields"] = "auto"
-    settle: Duration = 10.0
+    mode: Applied[Literal["auto", "require", "ignore", "managedFields"]] = "auto"
+    settle: Applied[Duration] = 10.0
 
 
 class PhaseMatch(Document):
-    in_: Annotated[list[str], Field(alias="in", min_length=1)]
+    in_: Applied[Annotated[list[str], Field(alias="in", min_length=1)]]
 
 
 class ReasonMatch(Document):
-    in_: Annotated[list[str], Field(alias="in")] = Field(default_factory=list)
-    notIn: list[str] = Field(default_factory=list)
+    in_: Applied[Annotated[list[str], Field(alias="in")]] = Field(default_factory=list)
+    notIn: Applied[list[str]] = Field(default_factory=list)
 
 
 class ConditionMatch(Document):
     """One condition by type. `notTrue` also holds for a condition that is absent (most controllers omit False ones)."""
 
-    type: str
-    status: Literal["True", "False", "Unknown"] | None = None
-    notTrue: bool = False
-    absent: bool = False
-    reason: ReasonMatch | None = None
+    type: Applied[str]
+    status: Applied[Literal["True", "False", "Unknown"] | None] = None
+    notTrue: Applied[bool] = False
+    absent: Applied[bool] = False
+    reason: Applied[ReasonMatch | None] = None
 
 
 class StatusRule(Document):
-    status: StatusWord
-    phase: PhaseMatch | None = None
-    conditions: list[ConditionMatch] = Field(default_factory=list)
-    expr: Expression | None = None
-    settled: Literal["known", "assumed"] | None = None
+    status: Applied[StatusWord]
+    phase: Applied[PhaseMatch | None] = None
+    conditions: Applied[list[ConditionMatch]] = Field(default_factory=list)
+    expr: Applied[Expression | None] = None
+    settled: Applied[Literal["known", "assumed"] | None] = None
     """Only when this generation has been Ready before: tells an outage from a rollout. `assumed` also takes an object
     that was met at this generation, for rules whose other keys prove that a rollout once ended."""
-    fresh: Literal["object", "condition", "any"] = "object"
+    fresh: Applied[Literal["object", "condition", "any"]] = "object"
     """What must be fresh: the status, the conditions named here, or nothing (rules on spec only)."""
-    hold: Duration = 0.0
+    hold: Applied[Duration] = 0.0
     """Counts only after it matched for that long without a break."""
-    stop: bool = False
-    flags: list[FlagWord] = Field(default_factory=list)
-    reason: str | None = None
-    message: list[str] = Field(default_factory=list)
+    stop: Applied[bool] = False
+    flags: Applied[list[FlagWord]] = Field(default_factory=list)
+    reason: Applied[str | None] = None
+    message: Applied[list[str]] = Field(default_factory=list)
     """Templates such as `{conditions.Ready.message}` or `{phase}`; the first that is not empty is taken."""
-    messageExpr: Expression | None = None
+    messageExpr: Applied[Expression | None] = None
 
 
 class Otherwise(Document):
     """What holds when no rule matches, `after` that long at this generation; Progressing before that."""
 
-    status: StatusWord = "Unknown"
-    after: Duration = 0.0
-    flags: list[FlagWord] = Field(default_factory=list)
-    reason: str = "NoRuleMatches"
-    message: list[str] = Field(default_factory=list)
+    status: Applied[StatusWord] = "Unknown"
+    after: Applied[Duration] = 0.0
+    flags: Applied[list[FlagWord]] = Field(default_factory=list)
+    reason: Applied[str] = "NoRuleMatches"
+    message: Applied[list[str]] = Field(default_factory=list)
 
 
 class Deadline(Document):
     """Progressing for longer than `after` becomes `status`. The first whose `expr` holds (or has none) counts."""
 
-    after: Duration
-    expr: Expression | None = None
-    status: StatusWord = "Failed"
-    reason: str = "ProgressDeadline"
+    after: Applied[Duration]
+    expr: Applied[Expression | None] = None
+    status: Applied[StatusWord] = "Failed"
+    reason: Applied[str] = "ProgressDeadline"
 
 
 class StatusMappingSpec(Document):
-    match: Annotated[list[KindMatch], Field(min_length=1)]
-    order: Literal["listed", "precedence"] = "listed"
-    generation: Generation = Generation()
-    phase: FieldPath | None = None
-    conditions: FieldPath = "status.conditions"
-    rules: list[StatusRule] = Field(default_factory=list)
-    otherwise: Otherwise = Otherwise()
-    deadlines: list[Deadline] = Field(default_factory=list)
-    counted: bool = True
+    match: Applied[Annotated[list[KindMatch], Field(min_length=1)]]
+    order: Applied[Literal["listed", "precedence"]] = "listed"
+    generation: Applied[Generation] = Generation()
+    phase: Applied[FieldPath | None] = None
+    conditions: Applied[FieldPath] = "status.conditions"
+    rules: Applied[list[StatusRule]] = Field(default_factory=list)
+    otherwise: Applied[Otherwise] = Otherwise()
+    deadlines: Applied[list[Deadline]] = Field(default_factory=list)
+    counted: Applied[bool] = True
     """False for kinds that are ready by existing: they are no part of `ready 3/4`."""
 
 
 class StatusMapping(Document):
     """How a kind's live state becomes one of our statuses."""
 
-    apiVersion: Literal["gitops/v1alpha1"]
-    kind: Literal["StatusMapping"]
-    metadata: LabelMetadata
-    spec: StatusMappingSpec
+    apiVersion: Checked[ApiVersion]
+    kind: Checked[Literal["StatusMapping"]]
+    metadata: Applied[LabelMetadata]
+    spec: Applied[StatusMappingSpec]

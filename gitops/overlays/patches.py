@@ -5,6 +5,7 @@ Checked once for each patch, not for each unit: nothing here depends on the base
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,8 @@ from gitops.manifests import sanitizing
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding
+from gitops.model.findings import Finding, Origin
 from gitops.overlays import codes
-from gitops.overlays.applying import PatchSource
 from gitops.overlays.provenance import Provenance
 
 RESERVED_PREFIXES = ("gitops/", "applyset.kubernetes.io/")
@@ -24,7 +24,13 @@ RESERVED_PREFIXES = ("gitops/", "applyset.kubernetes.io/")
 _DIRECTIVES = frozenset({"$patch", "$retainKeys"})
 _DIRECTIVE_PREFIXES = ("$setElementOrder/", "$deleteFromPrimitiveList/")
 
-_OWNERSHIP = frozenset({"finalizers", "ownerReferences", *sanitizing.SERVER_METADATA})
+IDENTITY_FIELDS = ("name", "namespace", "generateName")
+"""Fields of metadata that say which object it is."""
+
+OWNERSHIP_FIELDS = frozenset({"finalizers", "ownerReferences", *sanitizing.SERVER_METADATA})
+"""Fields of metadata by which objects, controllers and the cluster hold on to it."""
+
+_PATTERN = re.compile(r"[*?\[\]{}()|^$+\\]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,9 +53,27 @@ class Target:
             and (not self.namespace or metadata.get("namespace") == self.namespace)
         )
 
+    def pattern_in(self) -> str | None:
+        """The first field that looks like a glob or a regular expression, as patch entries call it."""
+        fields = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "namespace": self.namespace}
+        return next((field for field, value in fields.items() if _PATTERN.search(value)), None)
+
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.api_version} {self.kind} {place}"
+
+
+@dataclass(frozen=True, slots=True)
+class MergePatchSource:
+    """A merge patch with the origins of its values. `by_key`: lists that the kind's schema keys are merged by item."""
+
+    patch: dict[str, Any]
+    provenance: Provenance
+    by_key: bool = False
+
+    @property
+    def origin(self) -> Origin:
+        return self.provenance.origin_of(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +81,7 @@ class PatchFile:
     """A patch document taken apart. `target` is None when it names none (then there is a finding)."""
 
     target: Target | None
-    source: PatchSource
+    source: MergePatchSource
     findings: tuple[Finding, ...]
 
 
@@ -72,7 +96,7 @@ def read_patch(document: RawDocument) -> PatchFile:
         patch["metadata"] = {k: v for k, v in metadata.items() if k not in ("name", "namespace")}
         if not patch["metadata"]:
             del patch["metadata"]
-    source = PatchSource(patch, provenance)
+    source = MergePatchSource(patch, provenance)
     names = {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata.name": metadata.get("name")}
     wrong = [field for field, name in names.items() if not isinstance(name, str) or not name]
     namespace = metadata.get("namespace", "")
@@ -82,10 +106,22 @@ def read_patch(document: RawDocument) -> PatchFile:
         message = f"document {document.index} does not name its target: {', '.join(wrong)} missing or not text"
         return PatchFile(None, source, (finding(codes.NOT_A_PATCH, message, provenance.origin_of(())),))
     target = Target(str(body["apiVersion"]), str(body["kind"]), str(metadata["name"]), str(namespace))
+    if refused := check_target(target, provenance, names=("metadata",)):
+        return PatchFile(None, source, refused)
     return PatchFile(target, source, check_patch(source, target))
 
 
-def check_patch(source: PatchSource, target: Target) -> tuple[Finding, ...]:
+def check_target(target: Target, provenance: Provenance, *, names: Path = ()) -> tuple[Finding, ...]:
+    """A finding when the target is a pattern. `names` is where its name and namespace are written."""
+    field = target.pattern_in()
+    if field is None:
+        return ()
+    path = (*names, field) if field in ("name", "namespace") else (field,)
+    message = f"the target's {field} is a pattern: {target}"
+    return (finding(codes.TARGET_IS_PATTERN, message, provenance.origin_of(path), path=path),)
+
+
+def check_patch(source: MergePatchSource, target: Target) -> tuple[Finding, ...]:
     """What the patch must not do. An identity that repeats the target's is let through: merging it changes nothing."""
     findings = [
         finding(code, f"patch of {target}: {message}", source.provenance.origin_of(path), path=path)
@@ -110,10 +146,15 @@ def _problems(patch: dict[str, Any], target: Target) -> Iterator[tuple[str, Path
     yield from _walk(patch, ())
 
 
+def content_problems(value: Any, path: Path) -> Iterator[tuple[str, Path, str]]:
+    """Directives and reserved keys in a value that is put at a path, or removed from there (None)."""
+    yield from _walk({path[-1]: value}, path[:-1])
+
+
 def _metadata_problems(metadata: dict[str, Any], target: Target) -> Iterator[tuple[str, Path, str]]:
     for key, value in metadata.items():
         path = ("metadata", key)
-        if key in _OWNERSHIP:
+        if key in OWNERSHIP_FIELDS:
             yield codes.OWNERSHIP, path, f"sets metadata.{key}"
         elif (
             (key == "name" and value != target.name)
@@ -138,6 +179,6 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[str, Path, str]]:
             if key in _DIRECTIVES or key.startswith(_DIRECTIVE_PREFIXES):
                 yield codes.DIRECTIVE, below, f"`{key}` is a directive of strategic merge patches"
             elif in_metadata and key.startswith(RESERVED_PREFIXES):
-                yield codes.RESERVED, below, f"sets the reserved key {key}"
+                yield codes.RESERVED, below, f"changes the reserved key {key}"
             if isinstance(child, (dict, list)):
                 yield from _walk(child, below)

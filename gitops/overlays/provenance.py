@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gitops.manifests.lines import NO_TEXTS, ROOT, Path, hash_of, nearest, pack, unpack
+from gitops.manifests.lines import NO_TEXTS, ROOT, Path, hash_of, nearest, number_at, pack
 from gitops.manifests.raw import RawDocument
 from gitops.model.findings import Origin
 
@@ -59,9 +59,10 @@ class Provenance:
         number = nearest(self.blob, path, root=self.root, default=self.default)
         return Provenance(self.files, self.blob, number, hash_of(path, self.root), self.texts)
 
-    def entries(self) -> dict[int, Origin]:
-        """Path hash → origin; the hashes start at `root`."""
-        return {h: self._origin(n) for h, n in unpack(self.blob).items()}
+    def own(self, at: int) -> Origin | None:
+        """Where the value of this path hash (hashes start at `root`) was set, when it is not where its parent was."""
+        number = number_at(self.blob, at)
+        return None if number is None else self._origin(number)
 
     def _origin(self, number: int) -> Origin:
         line, file = divmod(number, len(self.files))

@@ -9,7 +9,7 @@ from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.model.identity import ObjectRef, WorkloadRef
 from gitops.overlays import codes
-from gitops.overlays.applying import Override
+from gitops.overlays.overriding import Override
 
 _LISTED = 10
 
@@ -17,14 +17,16 @@ _LISTED = 10
 def override_findings(
     overridden: Iterable[Override], *, object: ObjectRef | None = None, workload: WorkloadRef | None = None
 ) -> Iterator[Finding]:
-    """List items that disappear, values whose type changes, overlays that override each other."""
+    """List items and keys that disappear, values whose type changes, overlays that override each other."""
     for override in overridden:
         where = dotted(override.path)
         problems = []
         if names := override.vanished:
             more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
             gone = ", ".join(names[:_LISTED]) + more
-            problems.append((codes.ITEMS_GONE, f"the list {where} is replaced: {gone} disappear"))
+            is_list = isinstance(override.before, list)
+            code = codes.ITEMS_GONE if is_list else codes.KEYS_GONE
+            problems.append((code, f"the {'list' if is_list else 'map'} {where} is replaced: {gone} disappear"))
         if override.type_changed:
             problems.append((codes.TYPE_CHANGED, f"the type of {where} changes"))
         if override.over_overlay:

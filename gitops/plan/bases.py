@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,7 +66,7 @@ EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 """Git's id of a file of no bytes. One with comments alone is meant; one with nothing may be half of a save."""
 
 
-def read_base(loader: Loader, tree: FileTree, entries: Iterable[TreeEntry], workload: WorkloadRef) -> Base:
+def read_base(loader: Loader, tree: FileTree, entries: Sequence[TreeEntry], workload: WorkloadRef) -> Base:
     """Read the manifests of a workload in the order given. Two objects of one identity are a finding (GO5001)."""
     objects: list[BaseObject] = []
     findings: list[Finding] = []
@@ -88,14 +88,10 @@ def read_base(loader: Loader, tree: FileTree, entries: Iterable[TreeEntry], work
             else:
                 objects.append(found)
     findings += _duplicates(objects, workload)
-    if complete and not objects and not findings:
+    if entries and complete and not objects and not findings:
         message = f"{workload} declares no object"
-        findings.append(finding(codes.NO_OBJECTS, message, _first(entries, workload), workload=workload))
+        findings.append(finding(codes.NO_OBJECTS, message, Origin(entries[0].path), workload=workload))
     return Base(tuple(objects), tuple(findings), complete)
-
-
-def _first(entries: Iterable[TreeEntry], workload: WorkloadRef) -> Origin:
-    return Origin(next((e.path for e in entries), f"{workload.kind}s/{workload.name}"))
 
 
 def _identify(document: RawDocument, workload: WorkloadRef) -> BaseObject | list[Finding]:

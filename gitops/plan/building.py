@@ -66,7 +66,7 @@ class Marks:
 
 
 def clean(
-    merged: Iterable[MergedObject], *, workload: WorkloadRef, registry: OperatorRegistry
+    merged: Iterable[MergedObject], *, workload: WorkloadRef | None, registry: OperatorRegistry
 ) -> tuple[tuple[CleanObject, ...], tuple[Finding, ...]]:
     """Take out what is never sent, judge the rest, make quantities canonical. No objects when a finding is an error."""
     objects: list[CleanObject] = []

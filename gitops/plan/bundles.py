@@ -7,27 +7,26 @@ from dataclasses import dataclass, replace
 
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
+from gitops.model.bundles import Bundle
 from gitops.model.catalogue import finding
-from gitops.model.documents import Bundle
 from gitops.model.findings import Finding, Origin, Severity
-from gitops.model.identity import ClusterName, GroupKind, ObjectRef, UnitKey, WorkloadKind
+from gitops.model.identity import GroupKind, ObjectRef, UnitKey, WorkloadKind
 from gitops.model.kinds import NAMESPACE
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
-from gitops.plan.bases import Base, BaseObject, read_base
-from gitops.plan.building import CleanObject, Marks, clean, finish
+from gitops.plan.bases import BaseObject, read_base
+from gitops.plan.building import CleanObject, Marks, finish
+from gitops.plan.chains import Chains, Overlays
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import OURS, is_instance_namespace
 from gitops.plan.ordering import defined_kind
-from gitops.plan.patching import PatchReader, merge
-from gitops.plan.resolving import PatchList, resolve_files
+from gitops.plan.resolving import resolve_files
 from gitops.plan.units import Unit
 from gitops.plan.workloads import (
     Context,
     WorkloadResult,
     check_name,
     content_key,
-    patch_material,
     stricter,
     unknown_clusters,
 )
@@ -48,6 +47,7 @@ class BundleSource:
     bundle: Bundle | None = None
     document: RawDocument | None = None
     manifests: tuple[TreeEntry, ...] = ()
+    overlays: Overlays | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,13 @@ def read_bundle(context: Context, folder: WorkloadFolder) -> BundleSource:
         return BundleSource(folder, found)
     findings = [*found]
     findings += check_name(bundle, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))
-    patches = [PatchList(bundle.spec.patches, document, ("spec", "patches"))]
-    for cluster in sorted(bundle.spec.clusterPatches):
-        at: Path = ("spec", "clusterPatches", cluster)
-        patches.append(PatchList(bundle.spec.clusterPatches[cluster], document, at))
-    files = resolve_files(folder, manifests=bundle.spec.manifests, document=document, patches=patches, own=[main.path])
+    overlays = Overlays.of(document, patches=bundle.spec.patches, clusters=bundle.spec.clusterPatches)
+    files = resolve_files(
+        folder, manifests=bundle.spec.manifests, document=document, patches=overlays.every(), own=[main.path]
+    )
     findings += files.findings
     usable = not any(f.severity == Severity.ERROR for f in findings)
-    return BundleSource(folder, tuple(findings), bundle if usable else None, document, files.manifests)
+    return BundleSource(folder, tuple(findings), bundle if usable else None, document, files.manifests, overlays)
 
 
 def plan_bundle(context: Context, source: BundleSource) -> BundlePlan:
@@ -97,9 +96,7 @@ def plan_bundle(context: Context, source: BundleSource) -> BundlePlan:
     units = []
     for cluster in fits.clusters:
         key = UnitKey(WorkloadKind.BUNDLE, ref.name, "", cluster)
-        patches = [
-            patch_material(entries, source.folder) for entries in (spec.patches, spec.clusterPatches.get(cluster, ()))
-        ]
+        patches = source.overlays.material(source.folder, "", cluster) if source.overlays is not None else []
         mode = stricter(context.clusters[cluster].document.spec.mode, spec.mode).value
         units.append((key, content_key(context, str(key), mode, patches, manifests=source.manifests)))
     return BundlePlan(tuple(units), tuple(findings))
@@ -113,29 +110,26 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
         return WorkloadResult((), tuple(findings))
     base = read_base(context.loader, context.tree, source.manifests, ref)
     places = Placing(context.registry, base.objects)
-    findings += [*base.findings, *places.findings(source)]
+    misplaced = places.findings(source)
+    findings += [*base.findings, *misplaced]
     units: list[Unit] = []
-    if base.complete and not any(f.severity == Severity.ERROR for f in findings):
-        reader = PatchReader(context.loader, context.tree, source.folder, document)
-        made: dict[str, tuple[CleanObject, ...]] = {}
-        for key, content in plan.units or ((None, ""),):
-            cluster = key.cluster if key is not None else ClusterName("")
-            patched = cluster if cluster in bundle.spec.clusterPatches else ""
-            if patched not in made:
-                made[patched], problems = _objects(context, source, bundle, base, reader, patched)
-                findings += problems
-            if key is None or not made[patched]:
+    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+        chains = Chains(context, source.folder, base, source.overlays)
+        for key, content in plan.units:
+            objects = chains.objects("", key.cluster)
+            if not objects or any(f.severity == Severity.ERROR for f in misplaced):
                 continue
             desired, problems = finish(
-                places.place(made[patched]),
+                places.place(objects),
                 marks=Marks.of(context.reconciler, key),
                 workload=ref,
                 registry=context.registry,
             )
             findings += problems
-            mode = stricter(context.clusters[cluster].document.spec.mode, bundle.spec.mode)
+            mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
             units.append(Unit(key, content, context.tree.commit, "", desired, mode))
-        findings += reader.findings
+        chains.check_the_rest()
+        findings += chains.findings
     if not any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult(tuple(units), tuple(findings))
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None
@@ -146,19 +140,6 @@ def _spellings(refs: Iterable[ObjectRef]) -> Iterable[ObjectRef]:
     """With and without the namespace: which one is right, the kind's scope says, which errors may hide."""
     for ref in refs:
         yield from (ref, replace(ref, namespace=""))
-
-
-def _objects(
-    context: Context, source: BundleSource, bundle: Bundle, base: Base, reader: PatchReader, cluster: str
-) -> tuple[tuple[CleanObject, ...], tuple[Finding, ...]]:
-    patches = list(reader.read(bundle.spec.patches, ("spec", "patches")))
-    if cluster:
-        patches += reader.read(bundle.spec.clusterPatches[cluster], ("spec", "clusterPatches", cluster))
-    if any(f.severity == Severity.ERROR for f in reader.findings):
-        return (), ()
-    merged, remarks = merge(base.objects, patches, source.folder.ref)
-    objects, judged = clean(merged, workload=source.folder.ref, registry=context.registry)
-    return objects, (*remarks, *judged)
 
 
 class Placing:

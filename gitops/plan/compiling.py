@@ -8,35 +8,48 @@ parses, merges and judges that workload only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
-from gitops.model.documents import Cluster, Repository
+from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.repositories import Repository
 from gitops.model.trees import FileTree
-from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
+from gitops.plan.clusters import usable_cluster
 from gitops.plan.crosschecks import check_capacity, check_units
+from gitops.plan.explaining import Trace
 from gitops.plan.function_sources import FunctionSource, read_function
 from gitops.plan.functions import compile_function
+from gitops.plan.installs import Installs, read_installs
 from gitops.plan.instances import plan_function
 from gitops.plan.layout import REPOSITORY_FILE, Layout, WorkloadFolder, read_layout
 from gitops.plan.loading import Loader
+from gitops.plan.repository_policies import read_policies
+from gitops.plan.tasks import TASK_FILE, TaskSource, compile_task, plan_task, read_task
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
-from gitops.policy import codes as policy_codes
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.registry import OperatorRegistry
 
-_SUPPORTED = frozenset({WorkloadKind.FUNCTION, WorkloadKind.BUNDLE})
+_NOT_RUN = frozenset({WorkloadKind.TASK})
+"""Kinds that are compiled and not applied by this version."""
 
 SOURCES_KEPT = 128
 """Workload documents kept parsed for when only pins or clusters move; a model takes ten times what its text takes."""
 
+
+Source = FunctionSource | TaskSource | BundleSource
+
+_READERS: Mapping[WorkloadKind, Callable[[Context, WorkloadFolder], Source]] = {
+    WorkloadKind.FUNCTION: read_function,
+    WorkloadKind.TASK: read_task,
+    WorkloadKind.BUNDLE: read_bundle,
+}
 
 Pinned = tuple[str, tuple[tuple[int, ClusterName], ...]]
 """A GPU specification and where its instances are."""
@@ -59,7 +72,7 @@ class Compiler:
     def __init__(self, registry: OperatorRegistry) -> None:
         self._registry = registry
         self._loader = Loader()
-        self._sources: OrderedDict[tuple[WorkloadRef, bytes], FunctionSource | BundleSource] = OrderedDict()
+        self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
         self._latest: dict[WorkloadRef, tuple[Inputs, WorkloadResult]] = {}
         self.statistics = Statistics()
@@ -76,16 +89,16 @@ class Compiler:
         pins: Pins = NO_PINS,
         unheard: frozenset[ClusterName] = frozenset(),
         only: frozenset[WorkloadRef] | None = None,
+        trace: Trace | None = None,
     ) -> Compilation:
         """Compile a tree. `pins` say where instances live now; `unheard` are clusters whose pins are not known: what
         may live there is not placed elsewhere. With `only`, other workloads are left out (their absence from the result
-        then means nothing)."""
+        then means nothing). A `trace` is filled with what is merged anew; of a new Compiler, with everything."""
         layout = read_layout(tree.entries())
         run = _Run(layout)
         repository = self._repository(tree, layout, run)
-        if repository is None:
-            return run.incomplete(tree)
-        context = self._context(tree, layout, repository, run, unheard)
+        context, installs = self._context(tree, layout, repository, run, unheard)
+        context = replace(context, trace=trace)
         surroundings = _surroundings(context, layout)
         pinned = _by_workload(pins)
         demands: list[Demand] = []
@@ -94,8 +107,8 @@ class Compiler:
                 continue
             if ref in layout.unreadable:
                 run.held.add(ref)
-            elif ref.kind not in _SUPPORTED:
-                run.not_supported(folder)
+            elif ref.kind is WorkloadKind.OPERATOR:
+                run.add(ref, WorkloadResult(findings=installs.findings[ref]))
             else:
                 inputs = (folder.content, surroundings, pinned.get(ref, ()))
                 known = self._latest.get(ref)
@@ -106,14 +119,17 @@ class Compiler:
                     result = self._workload(context, folder, pins)
                     self._latest[ref] = (inputs, result)
                 run.add(ref, result)
-                demands += result.demands
-        if only is None:
+                if ref not in run.left_alone:
+                    demands += result.demands
+        if only is None and repository is not None:
             run.check_not_empty(layout, repository, context)
         collisions = check_units(u for units in run.units.values() for u in units)
         run.findings += collisions
         run.collided(f.workload for f in collisions if f.workload is not None)
         run.findings += check_capacity(demands, context.clusters)
         self._forget(len(layout.workloads))
+        if repository is None:
+            return run.incomplete(tree)
         return run.compilation(tree, repository, context)
 
     def _repository(self, tree: FileTree, layout: Layout, run: _Run) -> Repository | None:
@@ -129,8 +145,11 @@ class Compiler:
         return repository
 
     def _context(
-        self, tree: FileTree, layout: Layout, repository: Repository, run: _Run, unheard: frozenset[ClusterName]
-    ) -> Context:
+        self, tree: FileTree, layout: Layout, repository: Repository | None, run: _Run, unheard: frozenset[ClusterName]
+    ) -> tuple[Context, Installs]:
+        policies = read_policies(self._loader, tree, layout.policies, self._registry)
+        run.findings += policies.findings
+        run.policies_usable = policies.usable
         clusters: dict[str, ClusterEntry] = {}
         broken = set(layout.broken_clusters)
         for name, entry in layout.clusters.items():
@@ -139,22 +158,27 @@ class Compiler:
             if document is None or cluster is None:
                 broken.add(name)
                 continue
-            usable = ClusterEntry(cluster, entry.path, document.lines)
-            problems = list(_check_cluster(usable, name, repository))
+            usable, problems = usable_cluster(
+                document, cluster, name=name, repository=repository, registry=policies.registry
+            )
             run.findings += problems
-            if problems:
+            if usable is None:
                 broken.add(name)
             else:
                 clusters[name] = usable
-        return Context(
+        context = Context(
             tree=tree,
             loader=self._loader,
-            registry=self._registry,
-            reconciler=repository.metadata.name,
+            registry=policies.registry,
+            reconciler=repository.metadata.name if repository is not None else "",
             clusters=clusters,
             unreadable=frozenset(broken - clusters.keys()),
             unheard=unheard,
+            validation=policies.validation,
         )
+        folders = {r: f for r, f in layout.workloads.items() if r.kind is WorkloadKind.OPERATOR}
+        installs = read_installs(context, {r: f for r, f in folders.items() if r not in layout.unreadable})
+        return replace(context, versions=installs.versions), installs
 
     def _workload(self, context: Context, folder: WorkloadFolder, pins: Pins) -> WorkloadResult:
         """From the cache when the folder, its placement and all that its units are made from are as before."""
@@ -164,6 +188,10 @@ class Compiler:
             keys = [(i.key, i.content_key) for i in planned.instances]
             key = _cache_key(context, folder, keys, planned.findings)
             return self._cached(key) or self._keep(key, compile_function(context, source, planned))
+        if isinstance(source, TaskSource):
+            chosen = plan_task(context, source, pins)
+            key = _cache_key(context, folder, chosen.units, chosen.findings)
+            return self._cached(key) or self._keep(key, compile_task(context, source, chosen))
         selected = plan_bundle(context, source)
         key = _cache_key(context, folder, selected.units, selected.findings)
         return self._cached(key) or self._keep(key, compile_bundle(context, source, selected))
@@ -180,12 +208,11 @@ class Compiler:
         self.statistics.compiled += 1
         return result
 
-    def _source(self, context: Context, folder: WorkloadFolder) -> FunctionSource | BundleSource:
+    def _source(self, context: Context, folder: WorkloadFolder) -> Source:
         key = (folder.ref, folder.content)
         source = self._sources.get(key)
         if source is None:
-            read = read_function if folder.ref.kind is WorkloadKind.FUNCTION else read_bundle
-            source = self._sources[key] = read(context, folder)
+            source = self._sources[key] = _READERS[folder.ref.kind](context, folder)
         else:
             self._sources.move_to_end(key)
         return source
@@ -205,7 +232,8 @@ def _surroundings(context: Context, layout: Layout) -> bytes:
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
     unknown = [sorted(context.unreadable), sorted(context.unheard)]
-    return digest(canonical_json([context.reconciler, policy, clusters, unknown]))
+    names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
+    return digest(canonical_json([context.reconciler, policy, clusters, unknown, names]))
 
 
 def _by_workload(pins: Pins) -> dict[WorkloadRef, tuple[Pinned, ...]]:
@@ -222,31 +250,37 @@ class _Run:
         self.findings: list[Finding] = list(layout.findings)
         self.units: dict[WorkloadRef, tuple[Unit, ...]] = {}
         self.held: set[WorkloadRef] = set()
+        self.left_alone: set[WorkloadRef] = set()
         self.named: dict[WorkloadRef, frozenset[ObjectRef]] = {}
         self.complete = layout.whole
         self.every_cluster = frozenset({*layout.clusters, *layout.broken_clusters})
-        for entry in layout.policies:
-            message = f"{entry.path} is not enforced by this version"
-            self.findings.append(finding(codes.POLICY_NOT_SUPPORTED, message, Origin(entry.path)))
+        self.policies_usable = True
 
     def add(self, ref: WorkloadRef, result: WorkloadResult) -> None:
         self.findings += result.findings
-        if any(f.severity == Severity.ERROR for f in result.findings):
+        if not self.policies_usable or any(f.severity == Severity.ERROR for f in result.findings):
             self.held.add(ref)
             if result.named is not None:
                 self.named[ref] = result.named
         else:
             self.units[ref] = result.units
+            if ref.kind in _NOT_RUN:
+                self.leave_alone(ref, result)
 
     def collided(self, refs: Iterable[WorkloadRef]) -> None:
         for ref in refs:
             self.held.add(ref)
+            self.left_alone.discard(ref)
             self.named[ref] = frozenset(o.ref for unit in self.units[ref] for o in unit.objects)
 
-    def not_supported(self, folder: WorkloadFolder) -> None:
-        message = f"{folder.ref}: workloads of this kind are left alone by this version"
-        self.findings.append(finding(codes.KIND_NOT_SUPPORTED, message, folder.origin, workload=folder.ref))
-        self.held.add(folder.ref)
+    def leave_alone(self, ref: WorkloadRef, result: WorkloadResult) -> None:
+        """A kind that this version does not run: nothing of it is applied, and nothing of it is ever pruned."""
+        count = len(result.units)
+        message = f"{ref} is checked ({count} {'unit' if count == 1 else 'units'}), and not run by this version"
+        origin = Origin(f"{ref.kind}s/{ref.name}/{TASK_FILE}")
+        self.findings.append(finding(codes.NOT_RUN, message, origin, workload=ref))
+        self.held.add(ref)
+        self.left_alone.add(ref)
 
     def check_not_empty(self, layout: Layout, repository: Repository, context: Context) -> None:
         """A tree that suddenly declares nothing is a mistake until somebody says that it is meant (R01, R02)."""
@@ -260,15 +294,25 @@ class _Run:
 
     def incomplete(self, tree: FileTree) -> Compilation:
         """Without a usable repository document nothing can be marked as ours: no units, and nothing is pruned."""
-        return Compilation(tree.commit, None, {}, {}, _sorted(self.findings), frozenset(), False, self.every_cluster)
+        return Compilation(
+            tree.commit,
+            None,
+            {},
+            {},
+            _sorted(self.findings),
+            frozenset(),
+            False,
+            unreadable_clusters=self.every_cluster,
+        )
 
     def compilation(self, tree: FileTree, repository: Repository, context: Context) -> Compilation:
         units: dict[UnitKey, Unit] = {}
+        not_run: dict[UnitKey, Unit] = {}
         for ref in sorted(self.units):
-            if ref not in self.held:
+            if ref not in self.held or ref in self.left_alone:
                 for unit in self.units[ref]:
                     current = unit if unit.commit == tree.commit else replace(unit, commit=tree.commit)
-                    units[unit.key] = current
+                    (not_run if ref in self.left_alone else units)[unit.key] = current
         return Compilation(
             commit=tree.commit,
             repository=repository,
@@ -276,6 +320,8 @@ class _Run:
             units=units,
             findings=_sorted(self.findings),
             held=frozenset(self.held),
+            left_alone=frozenset(self.left_alone),
+            not_run=not_run,
             complete=self.complete and not context.unreadable,
             unreadable_clusters=context.unreadable,
             named=self.named,
@@ -291,37 +337,12 @@ def _cache_key(
     """Everything a result depends on: the folder (lines included), its units' keys, and lines of Cluster documents."""
     keys = [[str(unit), content] for unit, content in units]
     places: set[str] = set()
-    if folder.ref.kind is WorkloadKind.FUNCTION:
-        places = {str(context.clusters[unit.cluster].template) for unit, _ in units}
+    if folder.ref.kind is not WorkloadKind.BUNDLE:
+        places = {context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
     remarks = [str(f) for f in findings]
     policy = context.registry.policy_digest.hex()
     material = [folder.content.hex(), context.reconciler, policy, keys, remarks, sorted(places)]
     return folder.ref, digest(canonical_json(material))
-
-
-def _check_cluster(entry: ClusterEntry, name: str, repository: Repository) -> Iterable[Finding]:
-    cluster = entry.document
-    if cluster.metadata.name != name:
-        origin = Origin(entry.file, entry.lines.line_of(("metadata", "name")))
-        message = f"metadata.name is {cluster.metadata.name}, the file {name}.yaml"
-        yield finding(codes.NAME_IS_NOT_PLACE, message, origin)
-    tenancy = cluster.spec.tenancy
-    if tenancy is not None and tenancy.ncaId != repository.spec.ncaId:
-        origin = Origin(entry.file, entry.lines.line_of(("spec", "tenancy")))
-        message = f"cluster {name} belongs to account {tenancy.ncaId}, the repository to {repository.spec.ncaId}"
-        yield finding(policy_codes.FOREIGN_ACCOUNT, message, origin)
-    template = cluster.spec.namespaceTemplate
-    for field, values in (("labels", template.labels), ("annotations", template.annotations)):
-        for key in sorted(values):
-            if key.startswith(RESERVED_PREFIXES):
-                origin = Origin(entry.file, entry.lines.line_of(("spec", "namespaceTemplate", field, key)))
-                yield finding(policy_codes.OUR_METADATA, f"{key} is written by the reconciler only", origin)
-    seen: set[str] = set()
-    for position, gpu in enumerate(cluster.spec.gpus):
-        if gpu.name.casefold() in seen:
-            origin = Origin(entry.file, entry.lines.line_of(("spec", "gpus", position)))
-            yield finding(codes.NOT_UNIQUE, f"GPU {gpu.name} is listed twice", origin)
-        seen.add(gpu.name.casefold())
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -13,13 +13,40 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gitops.manifests import scalars
 from gitops.manifests.lines import Path, dotted
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import API_VERSION, KINDS, Document, Use, written_fields
+from gitops.model.document_kinds import KINDS
+from gitops.model.documents import API_VERSION, Document, Use, problems_in, written_fields
+from gitops.model.durations import PATTERN as DURATION_PATTERN
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import WorkloadRef
 from gitops.plan import codes
+from gitops.policy import codes as policy_codes
+from gitops.policy.credentials import credentials_in
+
+_PATTERN_WORDS = {
+    r"\S": "not blank",
+    r"^\S+$": "without spaces",
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and `-`, with a letter or digit at both ends",
+    r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends",
+    r"^[a-z0-9A-Z][a-z0-9A-Z\-_]*$": "letters, digits, `-` and `_`, beginning with a letter or digit",
+    r"^[a-zA-Z0-9\-_:=]+$": "letters, digits and `- _ : =`",
+    r"^(https|oci)://[^\s/@]+/[^\s@]+$": "a https:// or oci:// address without credentials",
+    r"^[a-z0-9A-Z][a-z0-9A-Z_]*$": "letters, digits and `_`, beginning with a letter or digit",
+    r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$": "an image such as registry.example/app:1.0",
+    r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$": "a UUID",
+    r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$": "a path such as status.conditions",
+    r"^(/[^/*]+)+/\*(/[^/*]+)?$": "a path such as /spec/components/*/name or /spec/services/*",
+    r"^(/[^/]+)+$": "a path such as /spec/components/*/replicas",
+    DURATION_PATTERN: "a duration such as PT90S, PT15M, PT8H or P1DT12H",
+}
+"""Every pattern of the models in words (tests/plan/test_documents.py)."""
+
+_LIMITS_HINT = "docs/documents.md lists every field; `gitops schema` has the limits."
+
+_IN_PATCHES = frozenset({"patch", "operations"})
 
 D = TypeVar("D", bound=Document)
 
@@ -53,25 +80,49 @@ def typed(
     if body.get("apiVersion") != API_VERSION:
         message = f"apiVersion of a {model.__name__} is {API_VERSION}"
         return None, (_at(document, ("apiVersion",), codes.WRONG_API_VERSION, message, workload),)
+    secrets = _credentials(document, workload)
     try:
         parsed = model.model_validate(body)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
-        return None, tuple(_explain(document, detail, workload, model) for detail in details)
-    findings = tuple(_unused_fields(document, parsed, workload))
+        return None, (*secrets, *(_explain(document, detail, workload, model) for detail in details))
+    findings = (*secrets, *_contradictions(document, parsed, workload), *_unused_fields(document, parsed, workload))
     return (None if any(f.severity == "error" for f in findings) else parsed), findings
+
+
+def _credentials(document: RawDocument, workload: WorkloadRef | None) -> list[Finding]:
+    """Values that look like credentials. Those of patches are judged in the merged objects, which may allow them."""
+    return [
+        _at(document, path, policy_codes.CREDENTIAL, f"{dotted(path)} looks like {what}", workload)
+        for path, what in credentials_in(document.body)
+        if not _IN_PATCHES.intersection(path)
+    ]
+
+
+def _contradictions(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
+    return [_at(document, p.path, codes.RULES[p.rule], p.message, workload) for p in problems_in(parsed)]
 
 
 def _unused_fields(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
     found = []
     for path, use in written_fields(parsed):
         if use is Use.REFUSED:
-            message = f"{dotted(path)} is not supported by this version"
-            found.append(_at(document, path, codes.NOT_SUPPORTED, message, workload))
+            found.append(_refused(document, path, workload))
         elif use is Use.RECORDED:
             message = f"{dotted(path)} is recorded and does nothing yet"
             found.append(_at(document, path, codes.RECORDED_ONLY, message, workload))
     return found
+
+
+def _refused(document: RawDocument, path: Path, workload: WorkloadRef | None) -> Finding:
+    where = dotted(path)
+    if path[-1] == "secrets":
+        return _at(document, path, policy_codes.INLINE_SECRETS, f"{where} holds values of secrets", workload)
+    if path[-1] in ("containerImage", "helmChart"):
+        return _at(
+            document, path, codes.NOT_RENDERED, f"{where} is checked, and not rendered by this version", workload
+        )
+    return _at(document, path, codes.NOT_SUPPORTED, f"{where} is not supported by this version", workload)
 
 
 def _explain(
@@ -87,24 +138,26 @@ def _explain(
         guess = f"; did you mean {close[0]}?" if close else ""
         return _at(document, path, codes.UNKNOWN_FIELD, f"unknown field {where}{guess}", workload)
     if kind in _TYPE_WORDS:
-        message = f"{where} must be {_TYPE_WORDS[kind]}, not {_describe(detail['input'])}"
+        message = f"{where} must be {_TYPE_WORDS[kind]}, not {_describe(document, path, detail['input'])}"
     elif kind == "literal_error":
         message = f"{where} must be {detail['ctx']['expected']}"
     elif kind == "string_pattern_mismatch":
-        message = f"{where} does not match {detail['ctx']['pattern']}"
+        message = f"{where} must be {_PATTERN_WORDS[detail['ctx']['pattern']]}"
+    elif kind == "value_error":
+        message = f"{where}: {detail['ctx']['error']}"
     else:
         message = f"{where}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-    return _at(document, path, codes.WRONG_VALUE, message, workload)
+    hint = None if kind in _TYPE_WORDS else _LIMITS_HINT
+    return _at(document, path, codes.WRONG_VALUE, message, workload, hint)
 
 
-def _describe(value: Any) -> str:
-    """A value's type, and the value itself where it is a number or truth value (never text: it may be a secret)."""
+def _describe(document: RawDocument, path: Path, value: Any) -> str:
+    """A value's type, and the author's words for a number or truth value (never for text: it may be a secret)."""
     if value is None:
         return "empty"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {value}"
+    if isinstance(value, bool | int | float):
+        written = document.lines.text_of(path)
+        return scalars.described(value) + (f" (written {scalars.shown(written)})" if written else "")
     return "a list" if isinstance(value, list) else "a map" if isinstance(value, dict) else "text"
 
 
@@ -132,6 +185,8 @@ def _field_names(model: type[Document]) -> list[str]:
     return sorted(names)
 
 
-def _at(document: RawDocument, path: Path, code: str, message: str, workload: WorkloadRef | None) -> Finding:
+def _at(
+    document: RawDocument, path: Path, code: str, message: str, workload: WorkloadRef | None, hint: str | None = None
+) -> Finding:
     origin = Origin(document.file, document.lines.line_of(path))
-    return finding(code, message, origin, workload=workload, path=path)
+    return finding(code, message, origin, workload=workload, path=path, hint=hint)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import Function, FunctionDeployment
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Severity
+from gitops.model.functions import Function, FunctionDeployment
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
+from gitops.plan.chains import Overlays
 from gitops.plan.layout import WorkloadFolder
-from gitops.plan.naming import refused_for_function
-from gitops.plan.resolving import PatchList, resolve_files
-from gitops.plan.workloads import Context, check_name
-from gitops.policy import codes as policy_codes
+from gitops.plan.resolving import resolve_files
+from gitops.plan.workloads import Context, check_name, check_sources
 
 FUNCTION_FILE = "function.yaml"
 DEPLOYMENT_FILE = "deployment.yaml"
@@ -23,7 +21,8 @@ DEPLOYMENT_FILE = "deployment.yaml"
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """A function's documents and files. `function` is None when they are not usable."""
+    """A function's documents and files. `function` is None when one cannot be read; with `usable` False they have
+    errors."""
 
     folder: WorkloadFolder
     findings: tuple[Finding, ...]
@@ -31,6 +30,8 @@ class FunctionSource:
     deployment: FunctionDeployment | None = None
     document: RawDocument | None = None  # of deployment.yaml
     manifests: tuple[TreeEntry, ...] = ()
+    overlays: Overlays | None = None
+    usable: bool = False
 
 
 def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
@@ -50,69 +51,27 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if raw is None or function is None or (second is not None and (document is None or deployment is None)):
         return FunctionSource(folder, tuple(findings))
     findings += check_name(function, folder, file=main.path, line=raw.lines.line_of(("metadata", "name")))
-    findings += _check_function(context, function, raw, folder)
-    patches: list[PatchList] = []
+    findings += check_sources(context, function.spec, function.spec.namespace, raw, ref)
+    overlays: Overlays | None = None
     if document is not None and deployment is not None and second is not None:
         line = document.lines.line_of(("metadata", "name"))
         findings += check_name(deployment, folder, file=second.path, line=line)
-        findings += _check_specs(deployment, document, folder)
-        patches = _patch_lists(deployment, document)
+        overlays = Overlays.of(
+            document,
+            patches=deployment.spec.patches,
+            clusters=deployment.spec.clusterPatches,
+            specifications=[
+                (spec.id, spec, ("spec", "gpuSpecifications", position))
+                for position, spec in enumerate(deployment.spec.gpuSpecifications)
+            ],
+        )
     files = resolve_files(
         folder,
         manifests=function.spec.manifests or (),
         document=raw,
-        patches=patches,
+        patches=overlays.every() if overlays is not None else (),
         own=[f"{folder.root}/{FUNCTION_FILE}", f"{folder.root}/{DEPLOYMENT_FILE}"],
     )
     findings += files.findings
     usable = not any(f.severity == Severity.ERROR for f in findings)
-    return FunctionSource(folder, tuple(findings), function if usable else None, deployment, document, files.manifests)
-
-
-def _check_function(context: Context, function: Function, raw: RawDocument, folder: WorkloadFolder) -> list[Finding]:
-    found: list[Finding] = []
-    if function.spec.manifests is None:
-        line = raw.lines.line_of(("spec",))
-        message = "spec.manifests is missing"
-        found.append(finding(codes.MISSING_FIELD, message, Origin(raw.file, line), workload=folder.ref))
-    if function.spec.namespace is not None and refused_for_function(function.spec.namespace):
-        at_namespace: Path = ("spec", "namespace")
-        message = f"a function cannot have the namespace {function.spec.namespace} for itself"
-        origin = Origin(raw.file, raw.lines.line_of(at_namespace))
-        found.append(finding(policy_codes.NAMESPACE_FORBIDDEN, message, origin, workload=folder.ref, path=at_namespace))
-    for position, name in enumerate(function.spec.operatorTypes):
-        if name not in context.registry.types:
-            known = ", ".join(sorted(context.registry.types))
-            at: Path = ("spec", "operatorTypes", position)
-            origin = Origin(raw.file, raw.lines.line_of(at))
-            message = f"unknown operator type {name} (known: {known})"
-            found.append(finding(codes.UNKNOWN_OPERATOR, message, origin, workload=folder.ref, path=at))
-    return found
-
-
-def _check_specs(deployment: FunctionDeployment, document: RawDocument, folder: WorkloadFolder) -> list[Finding]:
-    found = []
-    seen: set[str] = set()
-    for position, spec in enumerate(deployment.spec.gpuSpecifications):
-        at: Path = ("spec", "gpuSpecifications", position)
-        if spec.id in seen:
-            origin = Origin(document.file, document.lines.line_of((*at, "id")))
-            message = f"the id {spec.id} is used twice"
-            found.append(finding(codes.NOT_UNIQUE, message, origin, workload=folder.ref, path=(*at, "id")))
-        seen.add(spec.id)
-        if spec.maxInstances is not None and spec.minInstances > spec.maxInstances:
-            origin = Origin(document.file, document.lines.line_of((*at, "minInstances")))
-            message = f"minInstances {spec.minInstances} is above maxInstances {spec.maxInstances}"
-            found.append(finding(codes.MIN_ABOVE_MAX, message, origin, workload=folder.ref, path=(*at, "minInstances")))
-    return found
-
-
-def _patch_lists(deployment: FunctionDeployment, document: RawDocument) -> list[PatchList]:
-    lists = [PatchList(deployment.spec.patches, document, ("spec", "patches"))]
-    for position, spec in enumerate(deployment.spec.gpuSpecifications):
-        at: Path = ("spec", "gpuSpecifications", position, "manifestMergePatches")
-        lists.append(PatchList(spec.manifestMergePatches, document, at))
-    for cluster in sorted(deployment.spec.clusterPatches):
-        entries = deployment.spec.clusterPatches[cluster]
-        lists.append(PatchList(entries, document, ("spec", "clusterPatches", cluster)))
-    return lists
+    return FunctionSource(folder, tuple(findings), function, deployment, document, files.manifests, overlays, usable)

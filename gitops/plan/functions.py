@@ -7,204 +7,71 @@ documents and the names of the files, `plan_function` (instances.py) decides whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gitops.manifests.canonical import canonical_json, digest
-from gitops.manifests.lines import Path
-from gitops.model.catalogue import finding
-from gitops.model.documents import Function, Patch
 from gitops.model.findings import Finding, Origin, Severity
-from gitops.model.identity import GroupKind
-from gitops.plan.bases import Base, BaseObject, read_base
-from gitops.plan.building import CleanObject, Marks, clean, finish, in_namespace, namespace_object
+from gitops.model.functions import Function
+from gitops.plan.bases import Base, read_base
+from gitops.plan.chains import Chains
 from gitops.plan.function_sources import FunctionSource
+from gitops.plan.instance_objects import base_digest, demand, gate, instance_objects
 from gitops.plan.instances import FunctionPlan, Instance
-from gitops.plan.patching import BoundPatch, PatchReader, merge
 from gitops.plan.units import Unit
-from gitops.plan.workloads import Context, Demand, WorkloadResult, stricter
-from gitops.policy import codes as policy_codes
-from gitops.policy.scopes import builtin_namespaced
+from gitops.plan.workloads import Context, WorkloadResult, read_everything, stricter
 
 
 def compile_function(context: Context, source: FunctionSource, plan: FunctionPlan) -> WorkloadResult:
-    """Read, merge, judge and finish the objects of every planned instance."""
+    """Read, merge, judge and finish the objects of every planned instance.
+
+    What can be read is judged also when the documents have errors, so that all of them are told at once.
+    """
     findings = [*source.findings, *plan.findings]
     function = source.function
     if function is None:
-        return WorkloadResult((), tuple(findings))
+        return WorkloadResult((), (*findings, *read_everything(context, source.folder)))
     base = read_base(context.loader, context.tree, source.manifests, source.folder.ref)
     findings += base.findings
-    findings += _gate(context, function, base.objects, source)
-    chains = _Chains(context, source, base)
+    chains = Chains(context, source.folder, base, source.overlays)
     units: list[Unit] = []
+    if source.usable:
+        findings += gate(context, function.spec.operatorTypes or (), base.objects, source.folder.ref)
     if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         for instance in plan.instances:
-            units += _unit(context, source, function, instance, chains, base)
-        chains.check_unplaced(plan)
+            made, problems = _unit(context, source, function, instance, chains, base)
+            units += made
+            findings += problems
+        chains.check_the_rest()
     findings += chains.findings
     if any(f.severity == Severity.ERROR for f in findings):
-        units = []
-    return WorkloadResult(tuple(units), tuple(findings), _demands(context, units, plan))
-
-
-class _Chains:
-    """Merged and judged objects by the patches that apply; instances with the same patches share them."""
-
-    def __init__(self, context: Context, source: FunctionSource, base: Base) -> None:
-        self.context = context
-        self.source = source
-        self.base = base
-        self.findings: list[Finding] = []
-        self._objects: dict[tuple[str, str], tuple[CleanObject, ...]] = {}
-        self._patches: dict[tuple[str, str], tuple[BoundPatch, ...]] = {}
-        self._reader: PatchReader | None = None
-        if source.document is not None:
-            self._reader = PatchReader(context.loader, context.tree, source.folder, source.document)
-
-    def objects(self, spec_id: str, cluster: str) -> tuple[CleanObject, ...]:
-        """Objects of a GPU specification on a cluster ("" = without cluster patches); none after an error."""
-        deployment = self.source.deployment
-        if deployment is None or cluster not in deployment.spec.clusterPatches:
-            cluster = ""
-        key = (spec_id, cluster)
-        if key not in self._objects:
-            self._objects[key] = self._make(spec_id, cluster)
-        return self._objects[key]
-
-    def _make(self, spec_id: str, cluster: str) -> tuple[CleanObject, ...]:
-        workload = self.source.folder.ref
-        before = len(self._reader.findings) if self._reader else 0
-        patches = self._list(spec_id, cluster)
-        found = self._reader.findings[before:] if self._reader else []
-        self.findings += found
-        if any(f.severity == Severity.ERROR for f in found):
-            return ()
-        merged, remarks = merge(self.base.objects, patches, workload)
-        objects, judged = clean(merged, workload=workload, registry=self.context.registry)
-        self.findings += [*remarks, *judged]
-        return objects
-
-    def _list(self, spec_id: str, cluster: str) -> tuple[BoundPatch, ...]:
-        deployment = self.source.deployment
-        if deployment is None:
-            return ()
-        chain: list[BoundPatch] = [*self._read(deployment.spec.patches, ("spec", "patches"))]
-        for position, spec in enumerate(deployment.spec.gpuSpecifications):
-            if spec.id == spec_id:
-                at: Path = ("spec", "gpuSpecifications", position, "manifestMergePatches")
-                chain += self._read(spec.manifestMergePatches, at)
-        if cluster:
-            chain += self._read(deployment.spec.clusterPatches[cluster], ("spec", "clusterPatches", cluster))
-        return tuple(chain)
-
-    def _read(self, entries: Sequence[Patch], at: Path) -> tuple[BoundPatch, ...]:
-        return self._reader.read(entries, at) if self._reader is not None else ()
-
-    def check_unplaced(self, plan: FunctionPlan) -> None:
-        """Merge what no instance has merged, so that its errors are found before it is needed."""
-        deployment = self.source.deployment
-        if deployment is None or not deployment.spec.gpuSpecifications:
-            self.objects("", "")
-            return
-        placed = {instance.spec.id for instance in plan.instances}
-        for spec in deployment.spec.gpuSpecifications:
-            if spec.id not in placed:
-                self.objects(spec.id, "")
+        return WorkloadResult((), tuple(findings))
+    demands = [demand(context, instance.spec, instance.placement.cluster) for instance in plan.instances if units]
+    return WorkloadResult(tuple(units), tuple(findings), tuple(demands))
 
 
 def _unit(
-    context: Context, source: FunctionSource, function: Function, instance: Instance, chains: _Chains, base: Base
-) -> list[Unit]:
+    context: Context, source: FunctionSource, function: Function, instance: Instance, chains: Chains, base: Base
+) -> tuple[list[Unit], tuple[Finding, ...]]:
     objects = chains.objects(instance.spec.id, instance.placement.cluster)
     deployment, document = source.deployment, source.document
     if not objects or deployment is None or document is None:
-        return []
-    cluster = context.clusters[instance.placement.cluster]
+        return [], ()
     position = deployment.spec.gpuSpecifications.index(instance.spec)
     declared = Origin(document.file, document.lines.line_of(("spec", "gpuSpecifications", position)))
-    template = cluster.document.spec.namespaceTemplate
-    namespace = namespace_object(
-        instance.namespace,
-        labels=template.labels,
-        annotations=template.annotations,
-        declared=declared,
-        template=cluster.template,
+    desired, problems = instance_objects(
+        context, objects, key=instance.key, namespace=instance.namespace, declared=declared
     )
-    desired, problems = finish(
-        [namespace, *in_namespace(objects, instance.namespace)],
-        marks=Marks.of(context.reconciler, instance.key),
-        workload=source.folder.ref,
-        registry=context.registry,
-    )
-    chains.findings += problems
     if problems:
-        return []
-    return [
-        Unit(
-            key=instance.key,
-            content_key=instance.content_key,
-            commit=context.tree.commit,
-            namespace=instance.namespace,
-            objects=desired,
-            mode=stricter(cluster.document.spec.mode, deployment.spec.mode),
-            version=function.spec.version,
-            operator_types=tuple(sorted(set(function.spec.operatorTypes))),
-            service_name=deployment.spec.serviceName or "",
-            service_port=deployment.spec.servicePort,
-            base_digest=base_digest(base),
-        )
-    ]
-
-
-def base_digest(base: Base) -> str:
-    """Over the function's manifests as declared, before overlays and whatever file they are in."""
-    objects = sorted(canonical_json(item.body) for item in base.objects)
-    return digest(b"\n".join(objects)).hex()
-
-
-def _gate(context: Context, function: Function, objects: Sequence[BaseObject], source: FunctionSource) -> list[Finding]:
-    """Only the kinds of the function's operator types, in namespaces that we give."""
-    found: list[Finding] = []
-    allowed = context.registry.allowed(function.spec.operatorTypes)
-
-    def say(code: str, message: str, item: BaseObject, *path: str) -> None:
-        origin = item.origin(*path)
-        found.append(finding(code, message, origin, object=item.ref, workload=source.folder.ref, path=path))
-
-    for item in objects:
-        kind = allowed.get(item.gvk)
-        versions = sorted(g.version for g in allowed if g.group_kind == item.gvk.group_kind)
-        if kind is None and versions:
-            message = f"{item.gvk} is not allowed; use version {' or '.join(versions)}"
-            say(policy_codes.VERSION_REFUSED, message, item, "apiVersion")
-        elif kind is None or kind.scope == "Cluster":
-            scope = _scope_words(item.gvk.group_kind)
-            types = ", ".join(function.spec.operatorTypes) or "none"
-            message = f"{item.gvk}{scope} is not allowed in a function with operatorTypes {types}"
-            say(policy_codes.KIND_REFUSED, message, item, "kind")
-        elif kind.deprecated:
-            say(policy_codes.DEPRECATED_VERSION, f"{item.gvk} is deprecated by its operator", item, "apiVersion")
-        if item.namespace:
-            message = f"{item.gvk.kind} {item.name} names the namespace {item.namespace}"
-            say(policy_codes.NAMESPACE_IN_FUNCTION, message, item, "metadata", "namespace")
-    return found
-
-
-def _scope_words(kind: GroupKind) -> str:
-    return " (a cluster-scoped kind)" if builtin_namespaced(kind) is False else ""
-
-
-def _demands(context: Context, units: Sequence[Unit], plan: FunctionPlan) -> tuple[Demand, ...]:
-    if not units:
-        return ()
-    demands = []
-    for instance in plan.instances:
-        spec, cluster = instance.spec, instance.placement.cluster
-        each = 1
-        for gpu in context.clusters[cluster].document.spec.gpus:
-            if gpu.name.casefold() == spec.gpu.casefold():
-                for kind in gpu.instanceTypes:
-                    if spec.instanceType is not None and kind.name.casefold() == spec.instanceType.casefold():
-                        each = kind.gpusPerInstance
-        demands.append(Demand(cluster, spec.gpu.casefold(), each))
-    return tuple(demands)
+        return [], problems
+    cluster = context.clusters[instance.placement.cluster]
+    unit = Unit(
+        key=instance.key,
+        content_key=instance.content_key,
+        commit=context.tree.commit,
+        namespace=instance.namespace,
+        objects=desired,
+        mode=stricter(cluster.document.spec.mode, deployment.spec.mode),
+        version=function.spec.version,
+        operator_types=tuple(sorted(function.spec.operatorTypes or ())),
+        service_name=deployment.spec.serviceName or "",
+        service_port=deployment.spec.servicePort,
+        base_digest=base_digest(base),
+    )
+    return [unit], ()

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import Function, FunctionDeployment, GpuSpecification
 from gitops.model.findings import Finding, Origin
+from gitops.model.functions import Function, FunctionDeployment, GpuSpecification
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
 from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
 from gitops.plan.naming import instance_namespace
-from gitops.plan.workloads import Context, content_key, patch_material, stricter, unknown_clusters
+from gitops.plan.workloads import Context, content_key, stricter, target_problems, unknown_clusters
 from gitops.policy import codes as policy_codes
 from gitops.policy.placement import Pins, Placement, Selection, eligible, place, place_on_each
 
@@ -40,7 +40,7 @@ class FunctionPlan:
 def plan_function(context: Context, source: FunctionSource, pins: Pins) -> FunctionPlan:
     """Decide where instances run. Costs no parsing; the same for every reader of the same tree and pins."""
     function, deployment, document = source.function, source.deployment, source.document
-    if function is None:
+    if function is None or not source.usable:
         return FunctionPlan((), ())
     if deployment is None or document is None or not deployment.spec.gpuSpecifications:
         message = f"{source.folder.ref} is not placed anywhere"
@@ -79,8 +79,8 @@ class _Planner:
         at: Path = ("spec", "gpuSpecifications", position)
         context = self.context
         types = context.registry.types
-        implied = [types[n].spec.clusterAttribute for n in self.function.spec.operatorTypes if n in types]
-        fits = eligible(Selection.of(spec, implied=implied), context.documents)
+        implied = [types[n].spec.clusterAttribute for n in self.function.spec.operatorTypes or () if n in types]
+        fits = eligible(Selection.of(spec, implied=implied), context.documents, context.versions)
         hidden = {ClusterName(n) for n in context.unreadable if not spec.clusters or n in spec.clusters}
         if not fits.clusters and not hidden and spec.minInstances:
             self.say(policy_codes.NO_CLUSTER, f"no cluster for {spec.id}: {fits.why_none()}", at)
@@ -111,14 +111,7 @@ class _Planner:
         namespace = self.function.spec.namespace or instance_namespace(name, spec.id, placement.index)
         key = UnitKey(WorkloadKind.FUNCTION, name, f"{spec.id}-{placement.index}", cluster)
         document = self.context.clusters[cluster].document.spec
-        patches = [
-            patch_material(entries, self.source.folder)
-            for entries in (
-                self.deployment.spec.patches,
-                spec.manifestMergePatches,
-                self.deployment.spec.clusterPatches.get(cluster, ()),
-            )
-        ]
+        overlays = self.source.overlays
         content = content_key(
             self.context,
             str(key),
@@ -127,17 +120,21 @@ class _Planner:
             self.function.spec.operatorTypes,
             stricter(document.mode, self.deployment.spec.mode).value,
             [self.deployment.spec.serviceName, self.deployment.spec.servicePort],
-            patches,
+            overlays.material(self.source.folder, spec.id, cluster) if overlays is not None else [],
             document.namespaceTemplate.model_dump(mode="json"),
             manifests=self.source.manifests,
         )
         return Instance(spec, placement, namespace, key, content)
 
     def check(self) -> None:
+        for position, spec in enumerate(self.deployment.spec.gpuSpecifications):
+            at: Path = ("spec", "gpuSpecifications", position)
+            for code, message, path in target_problems(spec, self.context, self.function.spec.operatorTypes or ()):
+                self.say(code, message, (*at, *path))
         named = [(name, ("spec", "clusterPatches", name)) for name in sorted(self.deployment.spec.clusterPatches)]
         listed: list[tuple[str, Path]] = list(named)
         for position, spec in enumerate(self.deployment.spec.gpuSpecifications):
-            at: Path = ("spec", "gpuSpecifications", position, "clusters")
+            at = ("spec", "gpuSpecifications", position, "clusters")
             listed += [(name, (*at, i)) for i, name in enumerate(spec.clusters)]
         self.findings += unknown_clusters(
             listed, self.context, lines=self.document.lines, file=self.document.file, workload=self.ref

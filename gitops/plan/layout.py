@@ -165,7 +165,10 @@ class _Sorter:
         if is_prose(entry.path) and entry.kind is EntryKind.FILE:
             return
         ref = WorkloadRef(WorkloadKind.OPERATOR, parts[1].removesuffix(".yaml"))
-        self._belongs(ref, entry, f"{OPERATORS}/{parts[1]}")
+        if entry.kind is EntryKind.FILE and (len(parts) > 2 or not parts[1].endswith(".yaml")):
+            self.hidden(codes.UNEXPECTED_FILE, "operators/ holds one file <name>.yaml for each operator", entry)
+        else:
+            self._belongs(ref, entry, f"{OPERATORS}/{parts[1]}")
 
     def _workload(self, entry: TreeEntry, parts: list[str]) -> None:
         kind = FOLDERS[parts[0]]

@@ -1,8 +1,9 @@
-"""Names that the reconciler makes: instance namespaces. Total, deterministic and free of collisions.
+"""Names that the reconciler makes from names of workloads: namespaces, label values and file names.
 
-A workload's name may hold capitals and underscores (NVCF's rule), a namespace may not (RFC 1123), and two names may
-differ only in case (cases.md G15) or agree in their first 60 characters (R14). Where the readable form says less than
-the name, a hash of the name is added.
+A workload's name may hold capitals and underscores (NVCF's rule), a namespace may not (RFC 1123), a label value ends
+after 63 characters, and some file systems fold case: two names may differ only in case (cases.md G15) or agree in their
+first 60 characters (R14). So all three are total (every name has one), deterministic, and differ where the names do,
+also when case is folded: where the readable form says less than the name, a digest of the name is added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ LIMIT = 63
 HASH_DIGITS = 10
 
 _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_PLAIN_FILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{d}{n}" for d in ("com", "lpt") for n in range(10))})
+"""Names that Windows does not allow for a file, whatever its ending."""
 
 
 def instance_namespace(function: str, spec_id: str, index: int) -> str:
@@ -27,10 +31,35 @@ def instance_namespace(function: str, spec_id: str, index: int) -> str:
     plain = f"{PREFIX}{function}-{spec_id}-{index}"
     if len(plain) <= LIMIT and _PLAIN.match(function) and "-" not in spec_id:
         return plain
-    identity = f"{function}\0{spec_id}\0{index}"
-    mark = f"-x{hashlib.sha256(identity.encode()).hexdigest()[:HASH_DIGITS]}"
-    readable = re.sub(r"[^a-z0-9]+", "-", plain.lower())[: LIMIT - len(mark)].strip("-")
-    return readable + mark
+    return _marked(plain, f"{function}\0{spec_id}\0{index}")
+
+
+def task_namespace(task: str) -> str:
+    """`fn-<name>-x` and ten digits of a hash, always: a function of the same name has a namespace of its own."""
+    return _marked(f"{PREFIX}{task}", f"task\0{task}")
+
+
+def label_value(name: str) -> str:
+    """A label value (Kubernetes: at most 63 characters, ends alphanumeric) for a workload's name: the name itself, or a
+    readable part of it with a mark. No plain name holds a dot, so none looks like a marked one."""
+    if len(name) <= LIMIT and _PLAIN.match(name):
+        return name
+    return _marked(name, name, sign=".x")
+
+
+def file_name(name: str) -> str:
+    """One element of a path for any text: the name itself where it is safe on every file system, else folded, with `+`
+    and a digest of the real name (`+` is in no name)."""
+    if _PLAIN_FILE.fullmatch(name) and name not in _DEVICES:
+        return name
+    readable = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:60].rstrip("-_") or "x"
+    return f"{readable}+{hashlib.blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=6).hexdigest()}"
+
+
+def _marked(text: str, identity: str, *, sign: str = "-x") -> str:
+    """The readable part of a text, in lower case, with a digest of what it stands for; at most 63 characters."""
+    mark = f"{sign}{hashlib.sha256(identity.encode()).hexdigest()[:HASH_DIGITS]}"
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[: LIMIT - len(mark)].strip("-") + mark
 
 
 def is_instance_namespace(name: str) -> bool:

@@ -20,6 +20,7 @@ from gitops.policy.scopes import is_builtin_group
 
 _STAGES: dict[Stage, str] = {
     Stage.NAMESPACE: "Namespace",
+    Stage.BOUNDS: "ResourceQuota LimitRange NetworkPolicy.networking.k8s.io",
     Stage.ACCESS: "ServiceAccount Role.rbac.authorization.k8s.io RoleBinding.rbac.authorization.k8s.io "
     "ClusterRole.rbac.authorization.k8s.io ClusterRoleBinding.rbac.authorization.k8s.io",
     Stage.DEFINITION: "CustomResourceDefinition.apiextensions.k8s.io",

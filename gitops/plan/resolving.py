@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import Patch
 from gitops.model.findings import Finding, Origin
+from gitops.model.patches import Patch, patch_path
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes, paths
 from gitops.plan.layout import WorkloadFolder, is_prose
@@ -47,8 +47,10 @@ def resolve_files(
         resolver.manifests(path, document, ("spec", "manifests", position))
     for listed in patches:
         for position, entry in enumerate(listed.entries):
-            if isinstance(entry, str):
-                resolver.patch(entry, listed.document, (*listed.at, position))
+            named = patch_path(entry)
+            if named is not None:
+                at = (*listed.at, position) if isinstance(entry, str) else (*listed.at, position, "path")
+                resolver.patch(named, listed.document, at)
     resolver.unnamed()
     return Files(tuple(resolver.found.values()), tuple(resolver.findings))
 

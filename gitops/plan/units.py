@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gitops.model.documents import Cluster, Repository
+from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
+from gitops.model.repositories import Repository
 from gitops.overlays.provenance import Provenance
 
 RECONCILER_LABEL = "gitops/reconciler"
@@ -28,13 +29,14 @@ class Stage(enum.IntEnum):
     """Order of apply; the reverse is the order of deletion."""
 
     NAMESPACE = 0
-    ACCESS = 1  # ServiceAccount, Role, RoleBinding, …
-    CONFIG = 2  # ConfigMap, Secret, PVC, Service, …
-    DEFINITION = 3  # CustomResourceDefinition
-    CUSTOM_EARLY = 4  # custom resources that others wait for (NIMCache)
-    CUSTOM = 5
-    WORKLOAD = 6
-    ADMISSION = 7  # webhook configurations: last, after what serves them
+    BOUNDS = 1  # ResourceQuota, LimitRange, NetworkPolicy: before anything that they bound
+    ACCESS = 2  # ServiceAccount, Role, RoleBinding, …
+    CONFIG = 3  # ConfigMap, Secret, PVC, Service, …
+    DEFINITION = 4  # CustomResourceDefinition
+    CUSTOM_EARLY = 5  # custom resources that others wait for (NIMCache)
+    CUSTOM = 6
+    WORKLOAD = 7
+    ADMISSION = 8  # webhook configurations: last, after what serves them
 
 
 class Mode(enum.StrEnum):
@@ -102,6 +104,8 @@ class Compilation:
     findings: tuple[Finding, ...]
     held: frozenset[WorkloadRef]
     complete: bool
+    left_alone: frozenset[WorkloadRef] = frozenset()  # held without an error: kinds that this version does not run
+    not_run: Mapping[UnitKey, Unit] = field(default_factory=dict)  # what those would have
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What held workloads name at this commit, where all of it can be read: it may have moved there."""

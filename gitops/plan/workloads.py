@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.manifests.lines import LineMap, Path
+from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.documents import Cluster, Document, InlinePatch, Patch
+from gitops.model.clusters import Cluster
+from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
+from gitops.model.patches import Patch, patch_path
+from gitops.model.serving import GpuTarget, Sources
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
+from gitops.plan.building import CleanObject
+from gitops.plan.explaining import Trace
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.loading import Loader
+from gitops.plan.naming import refused_for_function
+from gitops.plan.paths import MANIFEST_ENDINGS
 from gitops.plan.units import Mode, Unit
+from gitops.policy import codes as policy_codes
+from gitops.policy.placement import Versions
 from gitops.policy.registry import OperatorRegistry
 
 FORMAT = "1"
@@ -32,6 +42,8 @@ class ClusterEntry:
     document: Cluster
     file: str
     lines: LineMap
+    objects: tuple[CleanObject, ...] = ()  # of its namespace template, without a namespace
+    template_lines: bytes = b""  # digest of the lines of the template's values
 
     @property
     def template(self) -> Origin:
@@ -50,6 +62,9 @@ class Context:
     clusters: Mapping[str, ClusterEntry]
     unreadable: frozenset[str]  # clusters that exist, but whose document cannot be used now
     unheard: frozenset[ClusterName]  # clusters that have not told yet what lives there
+    validation: frozenset[str] = frozenset()  # names of validation policies
+    versions: Versions = field(default_factory=dict)  # of operators
+    trace: Trace | None = None  # keeps what overlays overrode
 
     @property
     def documents(self) -> dict[str, Cluster]:
@@ -89,6 +104,36 @@ def check_name(document: Document, folder: WorkloadFolder, *, file: str, line: i
     return (finding(codes.NAME_IS_NOT_PLACE, message, Origin(file, line), workload=folder.ref),)
 
 
+def check_sources(
+    context: Context, spec: Sources, namespace: str | None, document: RawDocument, workload: WorkloadRef
+) -> list[Finding]:
+    """What a function's or task's base must not be: of an unknown operator, or in a namespace it cannot have alone."""
+    found: list[Finding] = []
+
+    def say(code: str, message: str, *path: str | int) -> None:
+        origin = Origin(document.file, document.lines.line_of(path))
+        found.append(finding(code, message, origin, workload=workload, path=path))
+
+    if namespace is not None and refused_for_function(namespace):
+        message = f"a {workload.kind} cannot have the namespace {namespace} for itself"
+        say(policy_codes.NAMESPACE_FORBIDDEN, message, "spec", "namespace")
+    known = ", ".join(sorted(context.registry.types))
+    for position, name in enumerate(spec.operatorTypes or ()):
+        if name not in context.registry.types:
+            message = f"unknown operator type {name} (known: {known})"
+            say(codes.UNKNOWN_OPERATOR, message, "spec", "operatorTypes", position)
+    return found
+
+
+def read_everything(context: Context, folder: WorkloadFolder) -> list[Finding]:
+    """What cannot be read of a folder whose documents do not say what its files are."""
+    found: list[Finding] = []
+    for entry in folder.entries.values():
+        if entry.path.endswith(MANIFEST_ENDINGS):
+            found += context.loader.load(context.tree, entry, workload=folder.ref).findings
+    return found
+
+
 def unknown_clusters(
     names: Iterable[tuple[str, Path]], context: Context, *, lines: LineMap, file: str, workload: WorkloadRef
 ) -> list[Finding]:
@@ -103,15 +148,31 @@ def unknown_clusters(
     return found
 
 
+def target_problems(
+    spec: GpuTarget, context: Context, operator_types: Sequence[str]
+) -> Iterator[tuple[str, str, Path]]:
+    """(code, message, path below the specification) of what does not fit the workload or the repository's policies."""
+    policy = spec.validationPolicy
+    if policy is not None and policy.name not in context.validation:
+        known = ", ".join(sorted(context.validation))
+        message = f"there is no validation policy {policy.name} (known: {known})"
+        yield codes.UNKNOWN_POLICY, message, ("validationPolicy", "name")
+    for name in sorted(spec.operatorVersions):
+        if name not in operator_types:
+            message = f"operatorVersions names {name}, which is not among the operatorTypes"
+            yield codes.CONTRADICTION, message, ("operatorVersions", name)
+    if spec.configuration is not None:
+        yield codes.EXCLUSIVE, "configuration goes with helmChart only, also when empty", ("configuration",)
+
+
 def patch_material(patches: Sequence[Patch], folder: WorkloadFolder) -> list[Any]:
     """What a list of patches adds to a content key: path and content of files, inline patches themselves."""
     material: list[Any] = []
     for patch in patches:
-        if isinstance(patch, InlinePatch):
-            material.append(patch.model_dump(mode="json"))
-        else:
-            entry = folder.entries.get(f"{folder.root}/{patch}")
-            material.append([patch, entry.content_id if entry else ""])
+        path = patch_path(patch)
+        entry = folder.entries.get(f"{folder.root}/{path}") if path is not None else None
+        written = patch if isinstance(patch, str) else patch.model_dump(mode="json")
+        material.append([written, entry.content_id if entry else ""])
     return material
 
 

@@ -10,27 +10,55 @@ E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
 # -- placement --------------------------------------------------------------------------------------------------------
 
 NO_CLUSTER = define(
-    "GO4001", E, "No cluster satisfies the workload", "Compare gpu, instanceType, clusters, regions and attributes."
+    "GO4001",
+    E,
+    "No cluster satisfies the workload",
+    "Compare gpu, instanceType, clusters, regions and attributes.",
+    example="`gpu: H200`, and every cluster has H100 only",
 )
 PLACEMENT_WAITS = define(
     "GO4002",
     W,
     "An instance is not placed while a cluster that may have it is not known",
     "It may already live there. Repair the Cluster document, or let the cluster answer; remove one that is gone.",
+    example="`clusters/dgx-b.yaml` cannot be read, and instances of the function may be there",
 )
 NAMESPACE_SHARED = define(
     "GO4003",
     E,
     "spec.namespace with more than one instance on a cluster",
     "Remove spec.namespace, or ask for one instance on each cluster.",
+    example="`namespace: chat` with `minInstances: 2` and one cluster",
 )
 FOREIGN_ACCOUNT = define(
     "GO4004",
     E,
     "The cluster belongs to another account",
     "spec.tenancy.ncaId of the cluster must equal the repository's.",
+    example="`tenancy: {ncaId: other}`",
 )
-NOT_PLACED = define("GO4005", I, "Nothing is placed", "Add deployment.yaml with at least one GPU specification.")
+NOT_PLACED = define(
+    "GO4005",
+    I,
+    "Nothing is placed",
+    "Add deployment.yaml with at least one GPU specification.",
+    example="a function without `deployment.yaml`",
+)
+
+UNMARKED_CLUSTER = define(
+    "GO4006",
+    W,
+    "An operator is expected where the cluster does not say so",
+    "Add the operator's attribute to the cluster's attributes, or select other clusters.",
+    example="an OperatorInstall of dynamo for a cluster without DynamoOperatorSupport",
+)
+TWO_VERSIONS = define(
+    "GO4007",
+    E,
+    "Two versions of one operator on one cluster",
+    "Keep one of the documents for each operator and cluster.",
+    example="two OperatorInstalls of dynamo, 1.2.1 and 1.5.0, that both select dgx-a",
+)
 
 # -- objects ----------------------------------------------------------------------------------------------------------
 
@@ -39,43 +67,96 @@ KIND_REFUSED = define(
     E,
     "This kind is not allowed in a function",
     "A function holds the kinds of its operatorTypes and their companions; put anything else into a bundle.",
+    example="`kind: ClusterRole` in a function",
 )
 VERSION_REFUSED = define(
-    "GO4102", E, "This version of the kind is not allowed", "Use a version that the operator type lists."
+    "GO4102",
+    E,
+    "This version of the kind is not allowed",
+    "Use a version that the operator type lists.",
+    example="`apiVersion: apps.nvidia.com/v1beta1` for a NIMService",
 )
 NAMESPACE_IN_FUNCTION = define(
-    "GO4103", E, "A function's manifest names a namespace", "Remove it: every instance gets a namespace of its own."
+    "GO4103",
+    E,
+    "A function's manifest names a namespace",
+    "Remove it: every instance gets a namespace of its own.",
+    example="`metadata: {name: chat, namespace: default}`",
 )
-NAMESPACE_MISSING = define("GO4104", E, "Namespaced object without a namespace", "Add metadata.namespace.")
+NAMESPACE_MISSING = define(
+    "GO4104",
+    E,
+    "Namespaced object without a namespace",
+    "Add metadata.namespace.",
+    example="a ConfigMap without `metadata.namespace` in a bundle",
+)
 NAMESPACE_FORBIDDEN = define(
     "GO4105",
     E,
     "Objects may not be declared in this namespace",
     "gitops-system, gitops-secrets, gitops-preflight and names that begin with fn- belong to the reconciler; a "
     "function cannot take default or kube-… either.",
+    example="`namespace: gitops-system`",
 )
 BAD_NAME = define(
-    "GO4106", E, "Not a valid name", "Lower-case letters, digits, `-` and `.`; at most 253 characters (namespaces: 63)."
+    "GO4106",
+    E,
+    "Not a valid name",
+    "Lower-case letters, digits, `-` and `.`; at most 253 characters (namespaces: 63).",
+    example="`metadata: {name: Llama_Chat}`",
 )
 NULL_VALUE = define(
     "GO4107",
     E,
     "A null in the object",
     "Write a value, `{}` or `[]`, or remove the key; comments below a key leave it null.",
+    example="`env:` with nothing below it",
 )
-NOT_TEXT = define("GO4108", E, "A number or truth value where Kubernetes wants text", "Put quotes around it.")
+NOT_TEXT = define(
+    "GO4108",
+    E,
+    "A number or truth value where Kubernetes wants text",
+    "Put quotes around it.",
+    example="`env: [{name: PORT, value: 8080}]`",
+)
 DEPRECATED_VERSION = define(
-    "GO4109", W, "A deprecated version of the kind", "Move to the newer version that the operator stores."
+    "GO4109",
+    W,
+    "A deprecated version of the kind",
+    "Move to the newer version that the operator stores.",
+    example="`apiVersion: nvidia.com/v1alpha1` for a DynamoGraphDeployment",
 )
 NAME_TOO_LONG = define(
-    "GO4110", W, "Names that add up to too much", "Shorten the name of the object or of its longest part."
+    "GO4110",
+    W,
+    "Names that add up to too much",
+    "Shorten the name of the object or of its longest part.",
+    example="a DynamoGraphDeployment and a service of it, both with names of 30 characters",
 )
-NAMESPACE_IGNORED = define("GO4111", W, "A namespace on a cluster-scoped kind", "Remove it; it is ignored.")
+NAMESPACE_IGNORED = define(
+    "GO4111",
+    W,
+    "A namespace on a cluster-scoped kind",
+    "Remove it; it is ignored.",
+    example="`kind: Namespace` with `metadata: {name: a, namespace: b}`",
+)
+
+WIDENS = define(
+    "GO4112",
+    E,
+    "A policy of the repository that would allow more",
+    "A repository may only narrow what is shipped; more is allowed by the daemon's settings.",
+    example="an OperatorType with a kind that the shipped one does not have",
+)
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 SECRET_DATA = define(
-    "GO4201", E, "A Secret with data in Git", "Git holds names of Secrets only; make the Secret on the cluster itself."
+    "GO4201",
+    E,
+    "A Secret with data in Git",
+    "Git holds names of Secrets only; make the Secret on the cluster itself.",
+    example="`kind: Secret` with `stringData: {password: …}`",
 )
 CREDENTIAL = define(
     "GO4202",
@@ -83,9 +164,22 @@ CREDENTIAL = define(
     "A value looks like a credential",
     "Remove it and revoke it: it is in the history now. If it is none, set the annotation "
     'gitops/allow-credential-like: "true" on the object.',
+    example="`NGC_API_KEY: nvapi-…`",
 )
 TOKEN_SECRET = define(
-    "GO4203", E, "A Secret of type service-account-token", "It would make a token that never expires; use bound tokens."
+    "GO4203",
+    E,
+    "A Secret of type service-account-token",
+    "It would make a token that never expires; use bound tokens.",
+    example="`type: kubernetes.io/service-account-token`",
+)
+
+INLINE_SECRETS = define(
+    "GO4204",
+    E,
+    "Values of secrets in a document",
+    "Git holds names of Secrets only: make the Secret on the cluster and name it under secretRefs.",
+    example="`secrets: [{name: KEY, value: …}]`",
 )
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
@@ -95,14 +189,29 @@ OUR_METADATA = define(
     E,
     "A label or annotation that only the reconciler writes",
     "Remove it; see docs/documents.md for those you may set.",
+    example="`labels: {gitops/reconciler: mine}`",
 )
-OPERATOR_METADATA = define("GO4302", E, "A label or annotation that only the operator writes", "Remove it.")
+OPERATOR_METADATA = define(
+    "GO4302",
+    E,
+    "A label or annotation that only the operator writes",
+    "Remove it.",
+    example="`annotations: {nvidia.com/current-worker-hash: 1a2b}`",
+)
 BAD_ANNOTATION = define(
-    "GO4303", E, "An annotation of ours with a wrong value", "See docs/documents.md for its values."
+    "GO4303",
+    E,
+    "An annotation of ours with a wrong value",
+    "See docs/documents.md for its values.",
+    example='`gitops/allow-delete: "yes"`',
 )
 
 # -- rights -----------------------------------------------------------------------------------------------------------
 
 WIDE_RIGHTS = define(
-    "GO4401", W, "Rights without bounds", "Name API groups, resources and verbs; avoid escalate, bind and impersonate."
+    "GO4401",
+    W,
+    "Rights without bounds",
+    "Name API groups, resources and verbs; avoid escalate, bind and impersonate.",
+    example='`verbs: ["*"]` in a Role',
 )

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gitops.model.documents import Cluster, GpuSpecification
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, WorkloadRef
+from gitops.model.serving import GpuTarget
+from gitops.model.versions import satisfies
 
 Pins = Mapping[tuple[WorkloadRef, str], Mapping[int, ClusterName]]
 """Where instances live: (workload, id of the GPU specification) → index → cluster; from the live parents."""
 
 NO_PINS: Pins = {}
+
+Versions = Mapping[tuple[ClusterName, str], str]
+"""Version of an operator by cluster and operator type."""
+
+NO_VERSIONS: Versions = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +51,29 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a workload asks of a cluster. Empty lists ask nothing; GPU and instance type compare without case, as NVCF's
-    API does."""
+    """What a workload asks of a cluster. Empty lists ask nothing; regions, attributes, GPU and instance type compare
+    without case, as NVCF's API does."""
 
     clusters: Sequence[str] = ()
     regions: Sequence[str] = ()
     attributes: Sequence[str] = ()
     gpu: str | None = None
     instance_type: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)  # operator type → range
 
     @classmethod
-    def of(cls, spec: GpuSpecification, *, implied: Iterable[str]) -> Selection:
+    def of(cls, spec: GpuTarget, *, implied: Iterable[str]) -> Selection:
         """From a GPU specification and the attributes that its operators imply."""
-        return cls(spec.clusters, spec.regions, [*spec.attributes, *implied], spec.gpu, spec.instanceType)
+        attributes = [*spec.attributes, *implied]
+        return cls(spec.clusters, spec.regions, attributes, spec.gpu, spec.instanceType, spec.operatorVersions)
 
 
-def eligible(selection: Selection, clusters: Mapping[str, Cluster]) -> Eligibility:
-    """Which of the declared clusters satisfy a selection."""
+def eligible(selection: Selection, clusters: Mapping[str, Cluster], versions: Versions = NO_VERSIONS) -> Eligibility:
+    """Which of the declared clusters satisfy a selection; `versions` are those of the operators on each."""
     found: list[ClusterName] = []
     refused: dict[ClusterName, str] = {}
     for name in sorted(clusters):
-        reason = _refusal(selection, name, clusters[name])
+        reason = _refusal(selection, name, clusters[name]) or _version_refusal(selection, name, versions)
         if reason is None:
             found.append(ClusterName(name))
         else:
@@ -76,9 +85,10 @@ def _refusal(selection: Selection, name: str, cluster: Cluster) -> str | None:
     spec = cluster.spec
     if selection.clusters and name not in selection.clusters:
         return "not listed under clusters"
-    if selection.regions and spec.region not in selection.regions:
+    if selection.regions and (spec.region is None or spec.region.casefold() not in map(_fold, selection.regions)):
         return f"its region is {spec.region or 'not set'}"
-    if missing := sorted(set(selection.attributes) - set(spec.attributes)):
+    have = set(map(_fold, spec.attributes))
+    if missing := sorted({attribute for attribute in selection.attributes if _fold(attribute) not in have}):
         return f"lacks attribute {', '.join(missing)}"
     if selection.gpu is None:
         return None
@@ -89,6 +99,21 @@ def _refusal(selection: Selection, name: str, cluster: Cluster) -> str | None:
         wanted = selection.instance_type.casefold()
         if not any(kind.name.casefold() == wanted for gpu in gpus for kind in gpu.instanceTypes):
             return f"has no instance type {selection.instance_type}"
+    return None
+
+
+def _fold(text: str) -> str:
+    return text.casefold()
+
+
+def _version_refusal(selection: Selection, name: str, versions: Versions) -> str | None:
+    """A version that is not known satisfies no range."""
+    for operator, wanted in sorted(selection.versions.items()):
+        version = versions.get((ClusterName(name), operator))
+        if version is None:
+            return f"no OperatorInstall says which version of {operator} it has"
+        if not satisfies(version, wanted):
+            return f"its {operator} {version} is not {wanted}"
     return None
 
 

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from gitops.manifests.canonical import digest
 from gitops.manifests.reading import read_documents
-from gitops.model.documents import ChildKind, NameLimit, OperatorKind, OperatorType
 from gitops.model.identity import GroupKind, GroupVersionKind
+from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType
+from gitops.overlays.parts import Parts
+from gitops.policy.schemas import NO_SCHEMAS, SchemaIndex
 
 DATA_FOLDER = "_data"
 """Where the wheel keeps the folders policies/ and repo-template/ of a checkout."""
@@ -31,33 +33,40 @@ def shipped_folder(name: str) -> Traversable:
     raise FileNotFoundError(f"shipped folder {name!r} is in neither the package nor the checkout")
 
 
-def _gvk(kind: OperatorKind | ChildKind) -> GroupVersionKind:
+def gvk_of(kind: OperatorKind | ChildKind) -> GroupVersionKind:
     return GroupVersionKind(kind.group, kind.version, kind.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorRegistry:
-    """Operator types by name, with look-ups by kind. Immutable; `policy_digest` is part of every content key."""
+    """Operator types by name, and schemas, with look-ups by kind. Immutable; `policy_digest` is over both and part of
+    every content key."""
 
     types: Mapping[str, OperatorType]
+    refused: Mapping[str, frozenset[GroupVersionKind]] = field(default_factory=dict)
+    """Kinds of a type that may not be declared all the same (gitops/policy/narrowing.py)."""
+    schemas: SchemaIndex = NO_SCHEMAS
     policy_digest: bytes = field(init=False)
     _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
     _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        kinds = {_gvk(k): k for t in self.types.values() for k in t.spec.kinds}
+        kinds = {gvk_of(k): k for t in self.types.values() for k in t.spec.kinds}
         scopes = {
             GroupKind(k.group, k.kind): k.scope == "Namespaced"
             for t in self.types.values()
             for k in (*t.spec.companions, *t.spec.kinds)
         }
-        content = {name: t.model_dump(mode="json") for name, t in self.types.items()}
+        content = {
+            name: [t.model_dump(mode="json"), sorted(map(str, self.refused.get(name, ())))]
+            for name, t in self.types.items()
+        }
         object.__setattr__(self, "_kinds", kinds)
         object.__setattr__(self, "_scopes", scopes)
-        object.__setattr__(self, "policy_digest", digest(content))
+        object.__setattr__(self, "policy_digest", digest([content, self.schemas.digest.hex()]))
 
     @classmethod
-    def of(cls, types: Iterable[OperatorType]) -> OperatorRegistry:
+    def of(cls, types: Iterable[OperatorType], schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
         """A registry of these types. Raises ValueError when two share a name or declare one kind."""
         by_name: dict[str, OperatorType] = {}
         owner: dict[GroupVersionKind, str] = {}
@@ -67,12 +76,12 @@ class OperatorRegistry:
                 raise ValueError(f"operator type {name!r} is defined twice")
             by_name[name] = operator
             for kind in operator.spec.kinds:
-                if (other := owner.setdefault(_gvk(kind), name)) != name:
-                    raise ValueError(f"{_gvk(kind)} belongs to two operator types: {other} and {name}")
-        return cls(by_name)
+                if (other := owner.setdefault(gvk_of(kind), name)) != name:
+                    raise ValueError(f"{gvk_of(kind)} belongs to two operator types: {other} and {name}")
+        return cls(by_name, schemas=schemas)
 
     @classmethod
-    def load(cls, folder: Traversable) -> OperatorRegistry:
+    def load(cls, folder: Traversable, schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
         """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong."""
         types = []
         for file in sorted(folder.iterdir(), key=lambda f: f.name):
@@ -82,16 +91,16 @@ class OperatorRegistry:
             if result.findings:
                 raise ValueError("; ".join(map(str, result.findings)))
             types += [OperatorType.model_validate(document.body) for document in result.documents]
-        return cls.of(types)
+        return cls.of(types, schemas)
 
     @classmethod
     def shipped(cls) -> OperatorRegistry:
-        """The operator types that ship with this version (read once per process)."""
+        """The operator types and schemas that ship with this version (read once per process)."""
         return _shipped()
 
     def extended(self, types: Iterable[OperatorType]) -> OperatorRegistry:
         """This registry and more types (from the daemon's settings; a repository may only narrow)."""
-        return OperatorRegistry.of([*self.types.values(), *types])
+        return OperatorRegistry.of([*self.types.values(), *types], self.schemas)
 
     def kind(self, gvk: GroupVersionKind) -> OperatorKind | None:
         """The operator kind of exactly this group, version and kind; None when no operator type has it."""
@@ -103,8 +112,17 @@ class OperatorRegistry:
 
     def allowed(self, names: Iterable[str]) -> Mapping[GroupVersionKind, OperatorKind]:
         """What a function of these types may contain: their kinds and companions. Unknown names add nothing."""
-        found = [self.types[name].spec for name in names if name in self.types]
-        return {_gvk(k): k for spec in found for k in (*spec.companions, *spec.kinds)}
+        return {
+            gvk_of(k): k
+            for name in names
+            if name in self.types
+            for k in (*self.types[name].spec.companions, *self.types[name].spec.kinds)
+            if gvk_of(k) not in self.refused.get(name, ())
+        }
+
+    def is_narrowed(self, names: Iterable[str], gvk: GroupVersionKind) -> bool:
+        """Whether one of these types would allow the kind, had it not been narrowed."""
+        return any(gvk in self.refused.get(name, ()) for name in names)
 
     def children_of(self, names: Iterable[str]) -> tuple[ChildKind, ...]:
         """Kinds that these operators make, sorted, each (kind, selector) once; the strongest role wins."""
@@ -112,7 +130,7 @@ class OperatorRegistry:
         found: dict[tuple[GroupVersionKind, str], ChildKind] = {}
         for name in names:
             for child in self.types[name].spec.children if name in self.types else ():
-                key = (_gvk(child), child.selector)
+                key = (gvk_of(child), child.selector)
                 if key not in found or strength[child.role] > strength[found[key].role]:
                     found[key] = child
         return tuple(found[key] for key in sorted(found))
@@ -126,7 +144,18 @@ class OperatorRegistry:
         every = (limit for t in self.types.values() for limit in t.spec.nameLimits)
         return tuple(limit for limit in every if (limit.group, limit.kind) == (kind.group, kind.kind))
 
+    def component_sets(self, kind: GroupKind) -> tuple[Parts, ...]:
+        """Parts of an object of this kind whose set no overlay changes by accident."""
+        every = (parts for t in self.types.values() for parts in t.spec.componentSets)
+        return tuple(Parts.parse(p.parts) for p in every if (p.group, p.kind) == (kind.group, kind.kind))
+
+    def fixed_fields(self, kind: GroupKind) -> tuple[str, ...]:
+        """Paths of fields of this kind that may not go away once they are set."""
+        every = (fixed for t in self.types.values() for fixed in t.spec.fixedFields)
+        return tuple(f.path for f in every if (f.group, f.kind) == (kind.group, kind.kind))
+
 
 @lru_cache(maxsize=1)
 def _shipped() -> OperatorRegistry:
-    return OperatorRegistry.load(shipped_folder("policies") / "operators")
+    policies = shipped_folder("policies")
+    return OperatorRegistry.load(policies / "operators", SchemaIndex.load(policies / "schemas"))

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gitops.model.documents import ChildKind
 from gitops.model.identity import GroupKind, ObjectRef
+from gitops.model.operators import ChildKind
 from gitops.readiness.owners import OwnerIndex
 from gitops.readiness.statuses import FINE, Flag, ObjectStatus, Role, Status
 from gitops.readiness.texts import one_line

@@ -1,4 +1,4 @@
-"""Text from operators made fit for one line of a status file: one line, bounded, no credentials."""
+"""Text of others made fit for a status file, a report or a terminal: one line, bounded, no credentials."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ def one_line(text: object, limit: int = LIMIT) -> str:
     line = _SPACE.sub(" ", text[: limit * 8]).strip()
     line = _TOKENS.sub("***", _CREDENTIALS.sub("***@", line))
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def printable(text: str) -> str:
+    """Text of others without control and format characters: none moves the cursor, colours, turns the direction of
+    reading, or begins a line of its own, which CI systems may read as a command."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -15,7 +15,7 @@ from gitops.cluster.claims import Claim
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, backoff
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, ReconcilerName, UnitKey
 from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.context import Context

@@ -7,7 +7,7 @@ from pathlib import Path
 from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.cluster.credentials import Credentials, CredentialsFolder, MissingCredentials
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName
 
 

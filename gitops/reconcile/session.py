@@ -25,7 +25,7 @@ from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
 from gitops.cluster.reflecting import Event, Synced
 from gitops.logs import bound
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
 from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.ordering import stage_of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gitops.readiness.functions import ClusterStatus
-from gitops.readiness.texts import one_line
+from gitops.report.markdown import code, inert
 from gitops.report.paths import cluster_path, readme_path, workload_path
 from gitops.report.status_files import WorkloadReport, stamp
 
@@ -36,8 +36,6 @@ _MARKS = {
     "🟡": frozenset({"DEPLOYING", "Progressing"}),
     "🟢": frozenset({"ACTIVE", "Ready", "Completed"}),
 }
-_SPECIAL = re.compile(r"([\\`*_\[\]#~!])")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "@": "@\u200b"}
 
 
 def render_readme(
@@ -55,7 +53,7 @@ def render_readme(
     lines = [
         "# Status",
         "",
-        f"Observed head: `{_code(head)}` of `{_code(branch)}`.",
+        f"Observed head: `{code(head)}` of `{code(branch)}`.",
         "",
     ]
     if not complete:
@@ -64,7 +62,7 @@ def render_readme(
     lines += _clusters(clusters)
     if errors:
         lines += ["## Errors", ""]
-        lines += [f"- {_text(error)}" for error in errors[:ROW_LIMIT]]
+        lines += [f"- {inert(error)}" for error in errors[:ROW_LIMIT]]
         lines += [*_more(len(errors)), ""]
     text = "\n".join(lines).rstrip() + "\n"
     if previous is not None and _meaning(previous.decode("utf-8", "replace")) == _meaning(text):
@@ -93,9 +91,9 @@ def _workloads(reports: Sequence[WorkloadReport]) -> list[str]:
         if report.held:
             why = f"held at its last good commit: {report.held[0]}" + (f"; {why}" if why else "")
         lines.append(
-            f"| {_mark(status.state)} | [{_text(str(report.workload))}]({link}) "
+            f"| {_mark(status.state)} | [{inert(str(report.workload))}]({link}) "
             f"| {status.state}{' (held)' if report.held else ''} "
-            f"| {status.live}/{status.expected} | {stamp(status.since)} | {_text(why)} |"
+            f"| {status.live}/{status.expected} | {stamp(status.since)} | {inert(why)} |"
         )
     return [*lines, *_more(len(reports)), ""]
 
@@ -109,8 +107,8 @@ def _clusters(statuses: Sequence[ClusterStatus]) -> list[str]:
         units = ", ".join(f"{count} {word}" for word, count in status.units)
         link = cluster_path(status.name).removeprefix("status/")
         lines.append(
-            f"| {'🟢' if status.reachable else '🔴'} | [{_text(status.name)}]({link}) | {status.state} "
-            f"| {stamp(status.since)} | {units} | {_text(status.message)} |"
+            f"| {'🟢' if status.reachable else '🔴'} | [{inert(status.name)}]({link}) | {status.state} "
+            f"| {stamp(status.since)} | {units} | {inert(status.message)} |"
         )
     return [*lines, *_more(len(statuses)), ""]
 
@@ -125,13 +123,3 @@ def _mark(state: str) -> str:
 
 def _more(count: int) -> list[str]:
     return ["", f"… and {count - ROW_LIMIT} more."] if count > ROW_LIMIT else []
-
-
-def _text(text: str) -> str:
-    """Foreign text without effect in Markdown: no links, no HTML, no mention of people, no cell ends."""
-    escaped = _SPECIAL.sub(r"\\\1", one_line(text)).replace("://", ":\u200b//")
-    return "".join(_ENTITIES.get(character, character) for character in escaped)
-
-
-def _code(text: str) -> str:
-    return re.sub(r"[^\w./+-]", "?", text)[:200]

@@ -9,7 +9,8 @@ from gitops.manifests.canonical import canonical_json, copy_json, digest
 from gitops.manifests.quantities import canonical_resources
 from gitops.manifests.reading import read_documents
 from gitops.manifests.sanitizing import prepare_body
-from gitops.overlays.applying import PatchSource, apply_merge_patches
+from gitops.overlays.applying import apply_patches
+from gitops.overlays.patches import MergePatchSource
 from gitops.overlays.provenance import Provenance
 
 MANIFEST = """\
@@ -75,7 +76,7 @@ def main() -> None:
     (document,) = read_documents(data, file="a.yaml").documents
     (patch,) = read_documents(PATCH.encode(), file="b.yaml").documents
     provenance = Provenance.of_document(document)
-    source = PatchSource(patch.body, Provenance.of_document(patch))
+    source = MergePatchSource(patch.body, Provenance.of_document(patch))
     many = b"---\n".join([data] * 200)
     print(f"manifest of {len(data)} bytes; its line table {len(document.lines.blob)} bytes")
     measure("read_documents, a file with one document", lambda: read_documents(data, file="a.yaml"))
@@ -85,8 +86,8 @@ def main() -> None:
     measure("copy_json", lambda: copy_json(document.body))
     measure("canonical_json", lambda: canonical_json(document.body))
     measure("digest", lambda: digest(document.body))
-    measure("apply_merge_patches, none", lambda: apply_merge_patches(document.body, provenance, []))
-    measure("apply_merge_patches, one", lambda: apply_merge_patches(document.body, provenance, [source]))
+    measure("apply_patches, none", lambda: apply_patches(document.body, provenance, []))
+    measure("apply_patches, one", lambda: apply_patches(document.body, provenance, [source]))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import msgspec
 
 from gitops.cluster.access import load_libraries
 from gitops.cluster.connection import Connection, Response
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from gitops.cli import application
 from gitops.cli.exits import Exit
 from gitops.cli.status import _cause
+from gitops.model.document_kinds import KINDS
 from gitops.settings import SettingsError
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "repo-template"
@@ -20,8 +23,27 @@ def test_init_copies_a_repository_that_validates(gitops: Any, tmp_path: Path) ->
     result = gitops("init", target)
     assert result.code == 0
     expected = {p.relative_to(TEMPLATE): p.read_bytes() for p in TEMPLATE.rglob("*") if p.is_file()}
-    assert {p.relative_to(target): p.read_bytes() for p in target.rglob("*") if p.is_file()} == expected
+    files = {p.relative_to(target): p.read_bytes() for p in target.rglob("*") if p.is_file()}
+    schemas = {path for path in files if path.parts[0] == ".schemas"}
+    assert {path: files[path] for path in files.keys() - schemas} == expected
+    assert {path.stem for path in schemas} == {kind.lower() for kind in KINDS}
     assert gitops("validate", target).code == 0
+
+
+def test_every_file_of_the_example_names_the_schema_of_its_kind(gitops: Any, tmp_path: Path) -> None:
+    assert gitops("init", tmp_path / "new").code == 0
+    named = 0
+    for file in sorted((tmp_path / "new").rglob("*.yaml")):
+        text = file.read_text()
+        kind = re.search(r"^apiVersion: gitops/v1alpha1\nkind: (\w+)$", text, re.MULTILINE)
+        if kind is None:
+            assert "$schema" not in text
+            continue
+        schema = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+        assert schema, file
+        assert json.loads((file.parent / schema[1]).read_text())["title"] == kind[1]
+        named += 1
+    assert named >= 12
 
 
 def test_init_accepts_a_folder_with_git_only(gitops: Any, tmp_path: Path) -> None:
@@ -42,7 +64,7 @@ def test_version(gitops: Any) -> None:
 
 def test_help_of_every_command(gitops: Any) -> None:
     listed = gitops("--help").out
-    for command in ("run", "validate", "plan", "apply", "status", "init"):
+    for command in ("run", "validate", "plan", "apply", "status", "init", "schema"):
         assert f"  {command} " in listed
         assert gitops(command, "--help").code == 0
 

@@ -65,7 +65,7 @@ def test_plan_apply_plan_status(gitops: Any, template: Path, fleet: tuple[Any, l
     assert "- NIMService.apps.nvidia.com" in drifted.out
     assert "· NIMCache.apps.nvidia.com fn-embed-h100-0/embed-cache  it holds data" in drifted.out
     assert "· Namespace fn-embed-h100-0" in drifted.out, "what is kept in it keeps it"
-    assert "1 to change, 1 to delete, 2 kept" in drifted.out
+    assert "1 to change, 5 to delete, 2 kept" in drifted.out
     assert plane.get(CONFIG)["data"]["index.html"] == "edited"
 
     status = gitops("status", "--path", template, "--state-dir", arguments[5], "--units")

@@ -44,19 +44,30 @@ TOKEN = "nvapi-" + "k" * 60
 @pytest.mark.parametrize(
     "text",
     [
-        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  key: {TOKEN}\n",
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c, namespace: platform}}\ndata:\n  key: {TOKEN}\n",
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  key: a\n  key: {TOKEN}\n",
-        "apiVersion: v1\nkind: Secret\nmetadata: {name: c}\ndata: {key: aHVudGVyMg==}\n",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: c, namespace: platform}\ndata: {key: aHVudGVyMg==}\n",
     ],
     ids=["credential", "another error on the line of a credential", "data of a Secret"],
 )
 def test_a_line_with_a_secret_is_named_and_not_shown(gitops: Any, template: Path, text: str) -> None:
     (template / "bundles/platform-base/manifests/leak.yaml").write_text(text)
-    result = gitops("validate", template)
-    assert result.code == 1
-    assert "bundles/platform-base/manifests/leak.yaml:" in result.out
-    assert TOKEN not in result.out
-    assert "aHVudGVyMg==" not in result.out
+    for format in ("text", "json", "sarif", "markdown"):
+        result = gitops("validate", template, "--format", format)
+        assert result.code == 1
+        assert "bundles/platform-base/manifests/leak.yaml" in result.out
+        assert TOKEN not in result.out
+        assert "aHVudGVyMg==" not in result.out
+
+
+def test_x01_values_of_secrets_in_a_document_are_not_shown(gitops: Any, template: Path) -> None:
+    file = template / "functions/embed/function.yaml"
+    file.write_text(file.read_text() + "  secrets: [{name: KEY, value: hunter2}]\n")
+    for format in ("text", "json", "sarif", "markdown"):
+        result = gitops("validate", template, "--format", format)
+        assert result.code == 1
+        assert "GO4204" in result.out
+        assert "hunter2" not in result.out
 
 
 def test_what_authors_write_cannot_command_a_terminal_or_a_ci_system(gitops: Any, template: Path) -> None:
@@ -98,8 +109,50 @@ def test_folder_without_a_repository_document_has_a_finding(gitops: Any, tmp_pat
     assert "gitops.yaml" in result.out
 
 
-def test_unknown_format_is_a_usage_error(gitops: Any, template: Path) -> None:
-    assert gitops("validate", template, "--format", "xml").code == 2
+@pytest.mark.parametrize("format", ["text", "json", "sarif", "markdown"])
+def test_every_format_has_the_same_exit_codes_and_findings(gitops: Any, template: Path, format: str) -> None:
+    assert gitops("validate", template, "--format", format).code == 0
+    for file in (SPEC, "functions/embed/deployment.yaml"):
+        text = (template / file).read_text()
+        (template / file).write_text(text.replace("minInstances:", "minInstance:"))
+    (template / "bundles/platform-base/manifests/empty.yaml").write_text("")
+    (template / "clusters/dgx-c.yaml").write_text("a: [")
+    result = gitops("validate", template, "--format", format)
+    assert (result.code, result.err) == (1, "")
+    for file in (SPEC, "functions/embed/deployment.yaml", "manifests/empty.yaml", "clusters/dgx-c.yaml"):
+        assert file in result.out
+    assert gitops("validate", template, "--format", format).out == result.out
+    assert gitops("validate", template / "none", "--format", format).code == 2
+
+
+def test_sarif_names_the_line(gitops: Any, broken: Path) -> None:
+    result = gitops("validate", broken, "--format", "sarif")
+    run = json.loads(result.out)["runs"][0]
+    (physical,) = [r["locations"][0]["physicalLocation"] for r in run["results"] if r["level"] == "error"]
+    number = next(i for i, line in enumerate((broken / SPEC).read_text().splitlines(), 1) if '"two"' in line)
+    assert physical == {
+        "artifactLocation": {"uri": SPEC, "uriBaseId": "%SRCROOT%"},
+        "region": {"startLine": number},
+    }
+
+
+def test_markdown_has_a_row_for_each_finding(gitops: Any, broken: Path) -> None:
+    out = gitops("validate", broken, "--format", "markdown").out
+    assert out.startswith("### gitops: 1 error, 3 info\n")
+    assert f"| error | `{SPEC}:" in out
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+@pytest.mark.parametrize("format", ["xml", "", "TEXT"])
+def test_unknown_format_is_a_usage_error(gitops: Any, template: Path, command: str, format: str) -> None:
+    result = gitops(command, template, "--format", format)
+    assert (result.code, result.out) == (2, "")
+    assert "'json'" in result.err
+
+
+@pytest.mark.parametrize("format", ["sarif", "markdown"])
+def test_plan_has_text_and_json_only(gitops: Any, template: Path, format: str) -> None:
+    assert gitops("plan", template, "--format", format).code == 2
 
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal(gitops: Any, template: Path) -> None:
@@ -109,13 +162,14 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(gitops: Any, tem
     assert not any(c in out for c in "\x1b\x85\u202e")
 
 
-def test_neither_kubernetes_nor_asyncio_http_is_imported(template: Path) -> None:
+@pytest.mark.parametrize("format", ["text", "sarif", "markdown"])
+def test_neither_kubernetes_nor_asyncio_http_is_imported(template: Path, format: str) -> None:
     code = (
         "import sys; from gitops.cli.application import run_application\n"
-        "try: run_application(['validate', sys.argv[1]])\n"
+        "try: run_application(['validate', sys.argv[1], '-f', sys.argv[2]])\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "print([m for m in ('kubernetes', 'aiohttp', 'apscheduler', 'prometheus_client') if m in sys.modules])"
     )
-    command = [sys.executable, "-c", code, str(template)]
+    command = [sys.executable, "-c", code, str(template), format]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).resolve().parents[2])
     assert done.stdout.splitlines()[-1] == "[]", done.stderr

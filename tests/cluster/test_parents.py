@@ -87,8 +87,13 @@ async def test_a_record_comes_back_as_it_was(store: ParentStore, shared_api: Api
 
     live = shared_api.get(path("roundtrip"))["metadata"]
     name = parent_name(unit("roundtrip"))
-    assert live["labels"] == {"applyset.kubernetes.io/id": applyset_id(name), "gitops/reconciler": reconciler}
+    assert live["labels"] == {
+        "applyset.kubernetes.io/id": applyset_id(name),
+        "gitops/reconciler": reconciler,
+        "gitops/workload": "roundtrip",
+    }
     assert live["annotations"] == {
+        "gitops/unit": "function/roundtrip/h100-0",
         "applyset.kubernetes.io/tooling": "gitops/v1",
         "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,Deployment.apps,Namespace",
         "applyset.kubernetes.io/additional-namespaces": "fn-chat",

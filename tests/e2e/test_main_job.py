@@ -83,7 +83,7 @@ async def test_an_overlay_commit_costs_two_calls_an_object_and_touches_only_its_
     running.clear()
     path = "functions/llama-chat/overlays/h100.yaml"
     overlay = yaml.safe_load(template_files()[path])
-    overlay["spec"]["components"][1]["replicas"] = 3
+    overlay["spec"]["components"][0]["replicas"] = 3
     commit = running.push({path: yaml.safe_dump(overlay)}, "three decode workers")
     await running.settled(commit)
     for name, plane in clusters.items():

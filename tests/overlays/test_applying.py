@@ -2,16 +2,13 @@
 
 import copy
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from gitops.manifests.canonical import canonical_json, same_json
 from gitops.manifests.raw import RawDocument
 from gitops.manifests.reading import read_documents
 from gitops.model.findings import Origin
 from gitops.overlays import codes
-from gitops.overlays.applying import ABSENT, Merged, PatchSource, apply_merge_patches
-from gitops.overlays.merge_patch import merge_patch
+from gitops.overlays.applying import Merged, apply_patches
+from gitops.overlays.overriding import ABSENT
+from gitops.overlays.patches import MergePatchSource
 from gitops.overlays.provenance import Provenance
 from gitops.overlays.reporting import override_findings
 
@@ -40,15 +37,15 @@ def document(text: str, file: str) -> RawDocument:
     return found
 
 
-def source(text: str, file: str = "a.yaml") -> PatchSource:
+def source(text: str, file: str = "a.yaml") -> MergePatchSource:
     found = document(text, file)
-    return PatchSource(found.body, Provenance.of_document(found))
+    return MergePatchSource(found.body, Provenance.of_document(found))
 
 
-def merged(*patches: PatchSource) -> Merged:
+def merged(*patches: MergePatchSource) -> Merged:
     base = document(BASE, "base.yaml")
     before = copy.deepcopy(base.body)
-    result = apply_merge_patches(base.body, Provenance.of_document(base), patches)
+    result = apply_patches(base.body, Provenance.of_document(base), patches)
     assert base.body == before
     return result
 
@@ -56,7 +53,7 @@ def merged(*patches: PatchSource) -> Merged:
 def test_without_patches_the_provenance_is_the_same_object_and_the_body_a_copy():
     base = document(BASE, "base.yaml")
     provenance = Provenance.of_document(base)
-    result = apply_merge_patches(base.body, provenance, ())
+    result = apply_patches(base.body, provenance, ())
     assert result.provenance is provenance
     assert result.body == base.body
     assert result.body is not base.body
@@ -78,7 +75,7 @@ def test_each_leaf_knows_who_set_it():
 
 def test_a_value_on_the_line_of_the_base_parent_still_has_the_overlays_origin():
     base = document("spec: {replicas: 1, name: a}\n", "base.yaml")
-    result = apply_merge_patches(base.body, Provenance.of_document(base), [source("spec: {replicas: 2}\n")])
+    result = apply_patches(base.body, Provenance.of_document(base), [source("spec: {replicas: 2}\n")])
     assert result.provenance.origin_of(("spec", "replicas")) == Origin("a.yaml", 1)
     assert result.provenance.origin_of(("spec", "name")) == Origin("base.yaml", 1)
 
@@ -160,7 +157,7 @@ def test_an_inline_patch_has_the_lines_of_its_file():
     text = "kind: D\nspec:\n  patches:\n  - target: {}\n    patch:\n      spec:\n        replicas: 2\n"
     found = document(text, "deployment.yaml")
     path = ("spec", "patches", 0, "patch")
-    patch = PatchSource(found.body["spec"]["patches"][0]["patch"], Provenance.of_document(found).at(path))
+    patch = MergePatchSource(found.body["spec"]["patches"][0]["patch"], Provenance.of_document(found).at(path))
     result = merged(patch)
     assert result.provenance.origin_of(("spec", "replicas")) == Origin("deployment.yaml", 7)
     assert result.provenance.origin_of(("spec", "storage")) == Origin("base.yaml", 12)
@@ -169,7 +166,7 @@ def test_an_inline_patch_has_the_lines_of_its_file():
 def test_an_item_of_a_list_as_base():
     text = "kind: List\nitems:\n- kind: A\n  spec:\n    one: 1\n    two: 2\n"
     base = document(text, "list.yaml")
-    result = apply_merge_patches(base.body, Provenance.of_document(base), [source("spec: {one: 2}\n")])
+    result = apply_patches(base.body, Provenance.of_document(base), [source("spec: {one: 2}\n")])
     assert result.provenance.origin_of(("spec", "two")) == Origin("list.yaml", 6)
     assert result.provenance.origin_of(("spec", "one")) == Origin("a.yaml", 1)
 
@@ -177,108 +174,3 @@ def test_an_item_of_a_list_as_base():
 def test_the_provenance_of_a_merge_is_small():
     result = merged(source("spec: {replicas: 2}\n"))
     assert len(result.provenance.blob) <= 6 * 16 + 1
-
-
-# -- laws ------------------------------------------------------------------------------------------------------------
-
-_KEYS = st.sampled_from("abc")
-_LEAVES = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "x"])
-_JSON = st.recursive(
-    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3), max_leaves=12
-)
-_OBJECTS = st.dictionaries(_KEYS, _JSON, max_size=3)
-
-
-def written(body, file: str) -> PatchSource:
-    """The object as block YAML, each leaf on a line of its own, read back."""
-    lines: list[str] = []
-
-    def write(value, indent: int, prefix: str) -> None:
-        pad = " " * indent + prefix
-        if isinstance(value, dict) and value:
-            lines.append(pad.rstrip())
-            for key, child in value.items():
-                write(child, indent + 1, f'"{key}": ')
-        elif isinstance(value, list) and value:
-            lines.append(pad.rstrip())
-            for child in value:
-                write(child, indent + 1, "- ")
-        else:
-            lines.append(pad + canonical_json(value).decode())
-
-    for key, child in body.items():
-        write(child, 0, f'"{key}": ')
-    text = "\n".join(lines) or "{}"
-    found = document(text, file)
-    assert same_json(found.body, body)
-    return PatchSource(found.body, Provenance.of_document(found))
-
-
-def leaves(value, path=()):
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if not isinstance(value, (dict, list)) or not value:
-        yield path, value
-    for segment, child in children:
-        yield from leaves(child, (*path, segment))
-
-
-def touched(patch, path):
-    """Whether the patch sets the value at the path: a prefix of the path ends in something that is no object."""
-    for segment in path:
-        if not isinstance(patch, dict) or segment not in patch:
-            return not isinstance(patch, dict)
-        patch = patch[segment]
-    return True
-
-
-@given(_OBJECTS, st.lists(_OBJECTS, max_size=3))
-def test_the_body_is_that_of_merge_patch(base, patches):
-    sources = [written(patch, f"{n}.yaml") for n, patch in enumerate(patches)]
-    start = written(base, "base.yaml")
-    result = apply_merge_patches(start.patch, start.provenance, sources)
-    expected = base
-    for patch in patches:
-        expected = merge_patch(expected, patch)
-    assert same_json(result.body, expected)
-
-
-@given(_OBJECTS, st.lists(_OBJECTS, max_size=3))
-def test_every_leaf_names_the_last_source_that_set_it(base, patches):
-    sources = [written(patch, f"{n}.yaml") for n, patch in enumerate(patches)]
-    start = written(base, "base.yaml")
-    result = apply_merge_patches(start.patch, start.provenance, sources)
-    for path, value in leaves(result.body):
-        if not path or value in ({}, []):
-            continue  # an empty map may be what is left of one that several sources had a part in
-        setters = [n for n, patch in enumerate(patches) if touched(patch, path)]
-        expected = f"{setters[-1]}.yaml" if setters else "base.yaml"
-        assert result.provenance.origin_of(path).file == expected
-        origin_source = sources[setters[-1]] if setters else start
-        assert result.provenance.origin_of(path) == origin_source.provenance.origin_of(path)
-
-
-@given(_OBJECTS, _OBJECTS)
-def test_overrides_are_exactly_the_differences(base, patch):
-    start = written(base, "base.yaml")
-    result = apply_merge_patches(start.patch, start.provenance, [written(patch, "p.yaml")])
-    for override in result.overridden:
-        before = start.patch
-        for segment in override.path:
-            before = before[segment]
-        assert same_json(before, override.before)
-        after = result.body
-        for segment in override.path[:-1]:
-            after = after[segment]
-        assert (
-            same_json(after[override.path[-1]], override.after)
-            if not override.removed
-            else (override.path[-1] not in after)
-        )
-    changed = {
-        path[: len(o.path)] for o in result.overridden for path, _ in leaves(base) if path[: len(o.path)] == o.path
-    }
-    kept = dict(leaves(result.body))
-    for path, value in leaves(base):
-        if not any(path[: len(c)] == c for c in changed) and path and value not in ({}, []):
-            assert path in kept
-            assert same_json(kept[path], value)

@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops.manifests.canonical import same_json
-from gitops.overlays.merge_patch import merge_patch
+from gitops.model.findings import Origin
+from gitops.overlays.applying import apply_patches
+from gitops.overlays.patches import MergePatchSource
+from gitops.overlays.provenance import Provenance
+
+BASE, PATCH = Provenance.of_origin(Origin("base.yaml", 1)), Provenance.of_origin(Origin("patch.yaml", 1))
+
+
+def merge_patch(base, patch):
+    """The patch over the base. Objects only are merged here, so that any value is one member of an object; the result
+    is None where the member is gone, as a null patch leaves it."""
+    return apply_patches({"x": base}, BASE, [MergePatchSource({"x": patch}, PATCH)]).body.get("x")
+
 
 APPENDIX_A = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),

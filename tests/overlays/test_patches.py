@@ -4,8 +4,7 @@ import pytest
 
 from gitops.manifests.reading import read_documents
 from gitops.overlays import codes
-from gitops.overlays.applying import PatchSource
-from gitops.overlays.patches import Target, check_patch, read_patch
+from gitops.overlays.patches import MergePatchSource, Target, check_patch, read_patch
 from gitops.overlays.provenance import Provenance
 
 TARGET = Target("apps.nvidia.com/v1alpha1", "NIMService", "llm")
@@ -18,7 +17,7 @@ def document(text: str):
 
 def check(text: str, target: Target = TARGET) -> list[tuple[str, int]]:
     found = document(text)
-    source = PatchSource(found.body, Provenance.of_document(found))
+    source = MergePatchSource(found.body, Provenance.of_document(found))
     return [(f.code, f.origin.line) for f in check_patch(source, target)]
 
 
@@ -53,6 +52,25 @@ def test_a_patch_file_without_a_target(text):
     found = read_patch(document(text))
     assert found.target is None
     assert [f.code for f in found.findings] == [codes.NOT_A_PATCH]
+
+
+@pytest.mark.parametrize("name", ["llm*", "llm-?", "llm[12]", "^llm$", "llm.*", "llm|embed", "(llm)", "ll+m", "\\w"])
+def test_p09_a_pattern_is_no_target(name):
+    text = f"apiVersion: v1\nkind: A\nmetadata:\n  name: '{name}'\n"
+    found = read_patch(document(text))
+    assert found.target is None
+    assert [(f.code, f.origin.line) for f in found.findings] == [(codes.TARGET_IS_PATTERN, 4)]
+
+
+@pytest.mark.parametrize(("head", "line"), [("apiVersion: '*'\nkind: A", 1), ("apiVersion: v1\nkind: A.*", 2)])
+def test_p09_no_field_of_a_target_is_a_pattern(head, line):
+    found = read_patch(document(f"{head}\nmetadata: {{name: a}}\n"))
+    assert [(f.code, f.origin.line) for f in found.findings] == [(codes.TARGET_IS_PATTERN, line)]
+
+
+def test_p09_names_match_exactly():
+    bodies = [{"apiVersion": "v1", "kind": "A", "metadata": {"name": name}} for name in ("app", "app-a", "x-app")]
+    assert [Target("v1", "A", "app").matches(body) for body in bodies] == [True, False, False]
 
 
 def test_p08_targets_are_exact():

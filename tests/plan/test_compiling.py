@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gitops.model.documents import OperatorKind
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.operators import OperatorKind
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, Mode, Stage
@@ -372,15 +372,6 @@ def test_two_owners_of_one_object_are_both_held(compiler, small):
         "bundles/base/objects.yaml:1",
         "bundles/other/objects.yaml:1",
     }
-
-
-def test_tasks_and_operators_are_held_and_told(compile_small):
-    result = compile_small(
-        {"tasks/nightly/task.yaml": "kind: Task\n", "operators/dynamo.yaml": "kind: OperatorInstall\n"}
-    )
-    assert {str(w) for w in result.held} == {"task/nightly", "operator/dynamo"}
-    assert [f.code for f in result.findings] == ["GO2011", "GO2011"]
-    assert result.complete
 
 
 def test_only_compiles_what_is_asked_for(compile_small):

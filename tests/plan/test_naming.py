@@ -8,9 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gitops.plan.naming import LIMIT, folded, instance_namespace, is_instance_namespace
+from gitops.plan.naming import (
+    LIMIT,
+    file_name,
+    folded,
+    instance_namespace,
+    is_instance_namespace,
+    label_value,
+    task_namespace,
+)
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+LABEL_VALUE = re.compile(r"[a-z0-9][-a-z0-9.]{0,61}[a-z0-9]?\Z")
 
 functions = st.from_regex(r"[a-z0-9A-Z][a-z0-9A-Z\-_]{0,127}", fullmatch=True)
 specs = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
@@ -64,6 +73,47 @@ def test_plain_names_stay_readable(instance, name):
 @pytest.mark.parametrize("instance", [("Llama", "h100", 0), ("a_b", "h100", 0), ("a", "h-100", 0)])
 def test_ambiguous_names_get_a_mark(instance):
     assert re.search(r"-x[0-9a-f]{10}\Z", instance_namespace(*instance))
+
+
+names = functions | st.text("aA-_.", min_size=1, max_size=4).filter(lambda t: t[0] in "aA")
+
+
+@given(functions)
+@example("A" * 128)
+@example("a-_")
+def test_every_name_has_a_label_value_a_file_name_and_a_task_namespace(name):
+    assert LABEL_VALUE.match(label_value(name))
+    assert re.fullmatch(r"[a-z0-9][a-z0-9_+-]{0,99}", file_name(name))
+    namespace = task_namespace(name)
+    assert LABEL.match(namespace)
+    assert len(namespace) <= LIMIT
+    assert is_instance_namespace(namespace)
+
+
+@pytest.mark.parametrize("make", [label_value, file_name, task_namespace])
+@given(a=names, b=names)
+@example(a="a" * 70 + "x", b="a" * 70 + "y")
+@example(a="Llama-A", b="llama-a")
+@example(a="a_b", b="a-b")
+def test_g15_r14_different_names_differ_everywhere(make, a, b):
+    assert (a == b) == (make(a).casefold() == make(b).casefold())
+
+
+@given(names, instances)
+def test_a_task_never_gets_the_namespace_of_a_function(task, instance):
+    assert task_namespace(task) != instance_namespace(*instance)
+
+
+def test_plain_names_are_their_own_label_and_file():
+    assert label_value("llama-chat") == file_name("llama-chat") == "llama-chat"
+    assert re.fullmatch(r"llama-a\.x[0-9a-f]{10}", label_value("Llama-A"))
+
+
+@pytest.mark.parametrize("name", ["../../.github/workflows/x", "a/b", "CON", "con", ".git", "a\0b", "x" * 253])
+def test_x08_file_names_stay_in_their_folder(name):
+    made = file_name(name)
+    assert re.fullmatch(r"[a-z0-9][a-z0-9_+-]{0,99}", made)
+    assert made not in ("con", "git", ".git")
 
 
 def test_folded_paths():

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops.model.documents import Cluster, ClusterSpec, Gpu, InstanceType, LabelMetadata
+from gitops.model.clusters import Cluster, ClusterSpec, Gpu, InstanceType
+from gitops.model.documents import LabelMetadata
 from gitops.model.identity import ClusterName, WorkloadKind, WorkloadRef
 from gitops.policy.placement import Selection, eligible, place, place_on_each
 

@@ -9,8 +9,8 @@ from importlib.resources.abc import Traversable
 import pytest
 import yaml
 
-from gitops.model.documents import OperatorType
 from gitops.model.identity import GroupKind, GroupVersionKind
+from gitops.model.operators import OperatorType
 from gitops.policy.registry import OperatorRegistry, shipped_folder
 from gitops.policy.scopes import builtin_namespaced
 
@@ -78,7 +78,7 @@ def test_extended_registry_has_another_digest(registry):
     more = registry.extended([small()])
     assert set(more.types) == {"dynamo", "nim", "x"}
     assert more.policy_digest != registry.policy_digest
-    assert OperatorRegistry.of(registry.types.values()).policy_digest == registry.policy_digest
+    assert OperatorRegistry.of(registry.types.values(), registry.schemas).policy_digest == registry.policy_digest
 
 
 @pytest.mark.parametrize("other", [small("x", "other.com"), small("y")], ids=["name-twice", "kind-twice"])

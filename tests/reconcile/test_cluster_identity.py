@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops.cluster.claims import Claim
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, ClusterUid
 from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.cluster_worker import ClusterWorker

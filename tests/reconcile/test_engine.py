@@ -14,7 +14,7 @@ import pytest
 
 from gitops.cluster.connection import Connection
 from gitops.cluster.errors import RequestFailed, unreachable
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, Commit
 from gitops.reconcile.engine import Engine
 from gitops.source.errors import SourceError, SourceErrorClass

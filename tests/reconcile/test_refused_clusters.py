@@ -11,7 +11,7 @@ import pytest
 from gitops.cluster.claims import Claim
 from gitops.cluster.connection import Connection
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, UnitKey
 from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.accounts import once_report

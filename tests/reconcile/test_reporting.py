@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gitops.model.documents import Cluster
+from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind
 from gitops.plan.units import Compilation

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
+from gitops.plan.naming import file_name
 from gitops.readiness.aggregating import ObjectRow, UnitCondition, UnitStatus
 from gitops.readiness.functions import InstanceView, cluster_status, function_status
 from gitops.readiness.statuses import Flag, Status
-from gitops.report.paths import checked, cluster_path, safe_name, unit_path, workload_path
+from gitops.report.paths import checked, cluster_path, unit_path, workload_path
 from gitops.report.readme import render_readme
 from gitops.report.status_files import (
     UnitReport,
@@ -116,7 +117,7 @@ def test_x08_what_is_no_status_path_is_refused(path: str) -> None:
 
 @given(st.lists(st.text(max_size=80), min_size=2, max_size=2, unique=True))
 def test_g15_different_names_never_share_a_file(names: list[str]) -> None:
-    first, second = (safe_name(n).casefold() for n in names)
+    first, second = (file_name(n).casefold() for n in names)
     assert first != second
 
 

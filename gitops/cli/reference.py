@@ -1,25 +1,17 @@
-"""Writes docs/findings.md from the catalogue and the tables of docs/documents.md from the models.
-
-python scripts/findings.py [--check]
-"""
+"""Pages of docs/ for authors: findings, from the catalogue of codes, and documents, from the models."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-import sys
 import types
 import typing
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import gitops
+from gitops.model import catalogue, document_kinds, documents, patches
 
-import gitops  # noqa: E402
-from gitops.model import catalogue, documents  # noqa: E402
-
-MARK = "<!-- Below: made by scripts/findings.py from gitops/model/documents.py. -->\n"
+MARK = "<!-- Below: made by scripts/generate_docs.py from gitops/model/document_kinds.py. -->\n"
 GROUPS = {
     "GO1": "Reading",
     "GO2": "Documents, files and patches",
@@ -36,12 +28,21 @@ def load_codes() -> None:
             importlib.import_module(module.name)
 
 
+_PATCHES: dict[str, type[documents.Document]] = {
+    "Patch: a file": patches.MergePatchFile,
+    "Patch: in line": patches.InlineMergePatch,
+    "Patch: operations": patches.JsonPatch,
+}
+"""Entries of patch lists, which have several forms: by their headings."""
+
+
 def findings_page() -> str:
+    """docs/findings.md, from the `codes` modules."""
     load_codes()
     lines = [
         "# Findings",
         "",
-        "<!-- Made by scripts/findings.py from the catalogue of codes; edit the `codes` modules. -->",
+        "<!-- Made by scripts/generate_docs.py; edit the `codes` modules. -->",
         "",
         "What the reconciler says about a repository. Codes are stable; `validate`, `plan`, `apply` and the daemon use",
         "the same. An **error** holds its workload at the last good commit; **warning** and **info** hold nothing.",
@@ -51,25 +52,24 @@ def findings_page() -> str:
         entries = [catalogue.CATALOGUE[code] for code in sorted(catalogue.CATALOGUE) if code.startswith(prefix)]
         if not entries:
             continue
-        lines += [f"## {prefix}xxx: {title}", "", "| code | severity | what | what to do |", "|---|---|---|---|"]
+        lines += [f"## {prefix}xxx: {title}", ""]
+        lines += ["| code | severity | what | for example | what to do |", "|---|---|---|---|---|"]
         for entry in entries:
-            what = _sentence_case(entry.title) + (f" ({entry.example})" if entry.example else "")
-            lines.append(f"| {entry.code} | {entry.severity} | {_cell(what)} | {_cell(entry.hint)} |")
+            cells = (entry.code, str(entry.severity), entry.heading, entry.example, entry.hint)
+            lines.append(f"| {' | '.join(_cell(text) for text in cells)} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def _sentence_case(title: str) -> str:
-    """With a capital, unless it begins with a name that is written as it is: `generateName`, `gitops.yaml`."""
-    first = title.partition(" ")[0]
-    return title[:1].upper() + title[1:] if first.isalpha() and first.islower() and len(first) > 1 else title
-
-
 def documents_page(text: str) -> str:
-    """The page with its tables made again; what stands before the mark is written by hand."""
-    lines = [text.partition(MARK)[0] + MARK]
-    for name, model in documents.KINDS.items():
-        lines += [f"## {name}", "", " ".join((model.__doc__ or "").split()), ""]
+    """docs/documents.md with its tables made again; what stands before the mark is written by hand. Raises ValueError
+    when the mark is missing."""
+    written, mark, _ = text.partition(MARK)
+    if not mark:
+        raise ValueError(f"docs/documents.md lacks the line {MARK.strip()}")
+    lines = [written + mark]
+    for name, model in (*document_kinds.KINDS.items(), *_PATCHES.items()):
+        lines += [f"## {name}", "", _prose(" ".join((model.__doc__ or "").split())), ""]
         lines += ["| field | type | default | use |", "|---|---|---|---|"]
         lines += [f"| `{path}` | {kind} | {default} | {use} |" for path, kind, default, use in _rows(model, "")]
         lines.append("")
@@ -115,34 +115,15 @@ def _type(annotation: Any) -> tuple[type[documents.Document] | None, str]:
     if origin is typing.Literal:
         return None, " or ".join(f"`{a}`" for a in args)
     if isinstance(annotation, type) and issubclass(annotation, documents.Document):
-        words = "patch" if annotation is documents.InlinePatch else "map"
-        return annotation, words
+        return annotation, "patch" if issubclass(annotation, patches.PatchOptions) else "map"
     return None, {str: "text", int: "whole number", bool: "true or false"}.get(annotation, "anything")
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return _prose(text).replace("|", "\\|").replace("\n", " ")
 
 
-def main() -> int:
-    wrong = 0
-    for path, text in pages().items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        if "--check" in sys.argv[1:]:
-            print(f"{path.relative_to(ROOT)} is out of date: run python scripts/findings.py")
-            wrong = 1
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path.relative_to(ROOT)}")
-    return wrong
-
-
-def pages() -> dict[Path, str]:
-    """Path → text of both pages."""
-    page = ROOT / "docs" / "documents.md"
-    return {ROOT / "docs" / "findings.md": findings_page(), page: documents_page(page.read_text(encoding="utf-8"))}
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _prose(text: str) -> str:
+    """Our own Markdown; `<name>` outside of code would be taken for HTML."""
+    parts = text.split("`")
+    return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))

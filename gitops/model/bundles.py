@@ -1,0 +1,29 @@
+"""Bundle: any manifests for selected clusters."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gitops.model.documents import ApiVersion, Applied, Checked, DnsLabel, Document, Mode, NonBlank, WorkloadMetadata
+from gitops.model.patches import Patch
+from gitops.model.serving import Manifests
+
+
+class BundleSpec(Document):
+    manifests: Applied[Manifests]
+    """Files or folders (every YAML or JSON file below one, sorted by path), relative to the bundle's folder."""
+    clusters: Applied[list[DnsLabel]] = []
+    regions: Applied[list[NonBlank]] = []
+    attributes: Applied[list[NonBlank]] = []
+    mode: Applied[Mode] = "enforce"
+    patches: Applied[list[Patch]] = []
+    clusterPatches: Applied[dict[str, list[Patch]]] = {}
+
+
+class Bundle(Document):
+    """bundles/<name>/bundle.yaml: any manifests for selected clusters; names its own namespaces."""
+
+    apiVersion: Checked[ApiVersion]
+    kind: Checked[Literal["Bundle"]]
+    metadata: Applied[WorkloadMetadata]
+    spec: Applied[BundleSpec]

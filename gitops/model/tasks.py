@@ -1,0 +1,108 @@
+"""Task: something that runs to its end, once per version and cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
+
+from gitops.model.documents import (
+    ApiVersion,
+    Applied,
+    Checked,
+    DnsLabel,
+    Document,
+    Mode,
+    Problem,
+    Recorded,
+    Refused,
+    Rule,
+    WorkloadMetadata,
+)
+from gitops.model.durations import PositiveDuration, seconds_of
+from gitops.model.patches import Patch
+from gitops.model.serving import (
+    Artifact,
+    Description,
+    GpuTarget,
+    SecretRef,
+    Sources,
+    Tags,
+    Telemetries,
+    Version,
+    unique_secrets,
+)
+from gitops.model.uniqueness import repeated
+
+
+class TaskVariable(Document):
+    key: Checked[Annotated[str, StringConstraints(pattern=r"^[a-z0-9A-Z][a-z0-9A-Z_]*$", max_length=253)]]
+    value: Checked[Annotated[str, StringConstraints(pattern=r"\S", max_length=32768)]]
+
+
+class TaskGpuSpecification(GpuTarget):
+    """Where the task runs: one cluster of those that fit, or each of them."""
+
+    perCluster: Applied[bool] = False
+    """Once on each cluster that fits, instead of once."""
+
+
+class TaskSpec(Sources):
+    version: Applied[Version]
+    """A task runs once for each version: raise it to run it again."""
+    gpuSpecification: Applied[TaskGpuSpecification]
+    containerEnvironment: Checked[list[TaskVariable] | None] = None  # type: ignore[assignment]  # stricter than a function's
+    description: Recorded[Description | None] = None
+    namespace: Applied[DnsLabel | None] = None
+    """Namespace by name, instead of one that is derived from the task's."""
+    mode: Applied[Mode] = "enforce"
+    patches: Applied[list[Patch]] = []
+    """Patches for every cluster; then come those of the GPU specification, then those of the cluster."""
+    clusterPatches: Applied[dict[str, list[Patch]]] = {}
+    models: Recorded[list[Artifact]] = []
+    resources: Recorded[list[Artifact]] = []
+    tags: Recorded[Tags] = []
+    secretRefs: Recorded[list[SecretRef]] = []
+    """Secrets by name, copied into the task's namespace from gitops-secrets on the target cluster."""
+    secrets: Refused[Any] = None
+    """Values of secrets never are in Git."""
+    telemetries: Recorded[Telemetries | None] = None
+    maxRuntimeDuration: Recorded[PositiveDuration | None] = None
+    """The task is ended after this long; no limit when left out."""
+    maxQueuedDuration: Recorded[PositiveDuration] = "PT72H"
+    terminationGracePeriodDuration: Recorded[PositiveDuration] = "PT1H"
+    """Not above maxRuntimeDuration, also when it is left out (NVCF compares its default)."""
+    ttlAfterFinished: Recorded[PositiveDuration] = "PT24H"
+    """What the task made is removed this long after its end."""
+    rerunOnNewCluster: Recorded[bool] = False
+    """Run again when it is placed on another cluster; without it, a task that ran stays done."""
+    resultHandlingStrategy: Checked[Literal["NONE", "UPLOAD"]] = "NONE"
+    resultsLocation: Refused[Any] = None
+
+    def problems(self) -> Iterable[Problem]:
+        yield from super().problems()
+        if self.maxRuntimeDuration is not None and seconds_of(self.terminationGracePeriodDuration) > seconds_of(
+            self.maxRuntimeDuration
+        ):
+            message = (
+                f"terminationGracePeriodDuration {self.terminationGracePeriodDuration} is above maxRuntimeDuration"
+            )
+            field = (self.wrote("terminationGracePeriodDuration") or ["maxRuntimeDuration"])[0]
+            yield Problem(Rule.CONTRADICTION, (field,), message)
+        if self.resultHandlingStrategy == "UPLOAD":
+            message = "UPLOAD needs a key in the task and is not supported: store results from within the task"
+            yield Problem(Rule.CONTRADICTION, ("resultHandlingStrategy",), message)
+        yield from unique_secrets(self.secretRefs, ("secretRefs",))
+        for field in ("models", "resources"):
+            for position, name in repeated(artifact.name for artifact in getattr(self, field)):
+                yield Problem(Rule.NOT_UNIQUE, (field, position), f"{name} is listed twice")
+
+
+class Task(Document):
+    """tasks/<name>/task.yaml: runs to its end once per version and cluster."""
+
+    apiVersion: Checked[ApiVersion]
+    kind: Checked[Literal["Task"]]
+    metadata: Applied[WorkloadMetadata]
+    spec: Applied[TaskSpec]

@@ -1,0 +1,119 @@
+"""A workload's patch lists in their order, and its objects merged with those that apply to an instance.
+
+The order is that of docs/documents.md: the workload's own patches, those of the GPU specification (merge patches, then
+JSON patches), those of the cluster; a later one wins. Instances with the same patches share the merged objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gitops.manifests.lines import Path
+from gitops.manifests.raw import RawDocument
+from gitops.model.findings import Finding, Severity
+from gitops.model.patches import Patch
+from gitops.model.serving import GpuTarget
+from gitops.plan.bases import Base
+from gitops.plan.building import CleanObject, clean
+from gitops.plan.hidden_credentials import hidden_credentials
+from gitops.plan.layout import WorkloadFolder
+from gitops.plan.patching import BoundPatch, PatchReader, merge
+from gitops.plan.resolving import PatchList
+from gitops.plan.workloads import Context, patch_material
+
+
+@dataclass(frozen=True, slots=True)
+class Overlays:
+    """The patch lists of one workload; all of them are written in one document."""
+
+    document: RawDocument
+    common: PatchList
+    specifications: Mapping[str, tuple[PatchList, ...]] = field(default_factory=dict)  # by id
+    clusters: Mapping[str, PatchList] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        document: RawDocument,
+        *,
+        patches: Sequence[Patch],
+        clusters: Mapping[str, Sequence[Patch]],
+        specifications: Iterable[tuple[str, GpuTarget, Path]] = (),
+    ) -> Overlays:
+        """From the lists of a workload's document; each specification with its id and its path."""
+        at: Path = ("spec", "clusterPatches")
+        return cls(
+            document,
+            PatchList(patches, document, ("spec", "patches")),
+            {
+                name: (
+                    PatchList(spec.manifestMergePatches, document, (*path, "manifestMergePatches")),
+                    PatchList(spec.jsonPatches, document, (*path, "jsonPatches")),
+                )
+                for name, spec, path in specifications
+            },
+            {name: PatchList(clusters[name], document, (*at, name)) for name in sorted(clusters)},
+        )
+
+    def every(self) -> list[PatchList]:
+        """All lists, whether they apply to something or not."""
+        return [self.common, *(one for lists in self.specifications.values() for one in lists), *self.clusters.values()]
+
+    def applying(self, specification: str, cluster: str) -> list[PatchList]:
+        """The lists for a specification ("" = none) on a cluster ("" = one without patches of its own), in order."""
+        lists = [self.common, *self.specifications.get(specification, ())]
+        return [*lists, self.clusters[cluster]] if cluster in self.clusters else lists
+
+    def material(self, folder: WorkloadFolder, specification: str, cluster: str) -> list[object]:
+        """What the lists that apply add to a content key."""
+        return [patch_material(one.entries, folder) for one in self.applying(specification, cluster)]
+
+
+class Chains:
+    """Merged and judged objects of one workload by the patches that apply. `findings` gathers what is wrong."""
+
+    def __init__(self, context: Context, folder: WorkloadFolder, base: Base, overlays: Overlays | None) -> None:
+        self._context = context
+        self._folder = folder
+        self._base = base
+        self._overlays = overlays
+        self._objects: dict[tuple[str, str], tuple[CleanObject, ...]] = {}
+        self._reader = PatchReader(context.loader, context.tree, folder)
+        self.findings: list[Finding] = []
+
+    def objects(self, specification: str, cluster: str) -> tuple[CleanObject, ...]:
+        """Objects for a GPU specification on a cluster; none after an error."""
+        if self._overlays is None or cluster not in self._overlays.clusters:
+            cluster = ""
+        key = (specification, cluster)
+        if key not in self._objects:
+            self._objects[key] = self._make(specification, cluster)
+        return self._objects[key]
+
+    def check_the_rest(self) -> None:
+        """Merge what no instance has merged, so that its errors are found before it is needed."""
+        specifications = sorted(self._overlays.specifications) if self._overlays is not None else []
+        specifications = specifications or [""]
+        for name in specifications:
+            if not any(made == name for made, _ in self._objects):
+                self.objects(name, "")
+        for cluster in self._overlays.clusters if self._overlays is not None else ():
+            if not any(made == cluster for _, made in self._objects):
+                self.objects(specifications[0], cluster)
+
+    def _make(self, specification: str, cluster: str) -> tuple[CleanObject, ...]:
+        workload = self._folder.ref
+        before = len(self._reader.findings)
+        lists = self._overlays.applying(specification, cluster) if self._overlays is not None else []
+        patches: list[BoundPatch] = [bound for one in lists for bound in self._reader.read(one)]
+        found = self._reader.findings[before:]
+        self.findings += [*found, *hidden_credentials(self._base.objects, patches, workload)]
+        if any(f.severity == Severity.ERROR for f in found):
+            return ()
+        merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)
+        if self._context.trace is not None:
+            self._context.trace.merged[workload, specification, cluster] = merged
+        objects, judged = clean(merged, workload=workload, registry=self._context.registry)
+        self.findings += [*remarks, *judged]
+        return objects

@@ -1,0 +1,86 @@
+"""OperatorInstalls: which version of which operator is expected on which cluster. Nothing is installed by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gitops.manifests.lines import Path
+from gitops.manifests.raw import RawDocument
+from gitops.model.catalogue import finding
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.identity import ClusterName, WorkloadRef
+from gitops.model.operators import OperatorInstall
+from gitops.plan import codes
+from gitops.plan.layout import WorkloadFolder
+from gitops.plan.workloads import Context, check_name, unknown_clusters
+from gitops.policy import codes as policy_codes
+from gitops.policy.placement import Selection, Versions, eligible
+
+
+@dataclass(frozen=True, slots=True)
+class Installs:
+    """`versions` hold what is known without doubt: none of a document that has an error."""
+
+    versions: Versions
+    findings: Mapping[WorkloadRef, tuple[Finding, ...]]
+
+
+def read_installs(context: Context, folders: Mapping[WorkloadRef, WorkloadFolder]) -> Installs:
+    """Read operators/*.yaml; for each document what is wrong with it."""
+    versions: dict[tuple[ClusterName, str], tuple[str, WorkloadRef]] = {}
+    findings: dict[WorkloadRef, tuple[Finding, ...]] = {}
+    for ref, folder in folders.items():
+        (entry,) = folder.entries.values()
+        document, install, found = context.loader.load_one(context.tree, entry, OperatorInstall, workload=ref)
+        problems = [*found]
+        if document is not None and install is not None:
+            selected, more = _selected(context, folder, document, install)
+            problems += more
+            if not any(f.severity == Severity.ERROR for f in problems):
+                for cluster in selected:
+                    key = (cluster, install.spec.operatorType)
+                    have = versions.setdefault(key, (install.spec.version, ref))
+                    if have[0] != install.spec.version:
+                        problems.append(_two_versions(document, ref, key, have))
+        findings[ref] = tuple(problems)
+    return Installs({key: version for key, (version, _) in versions.items()}, findings)
+
+
+def _selected(
+    context: Context, folder: WorkloadFolder, document: RawDocument, install: OperatorInstall
+) -> tuple[tuple[ClusterName, ...], list[Finding]]:
+    spec, ref = install.spec, folder.ref
+    at_name = document.lines.line_of(("metadata", "name"))
+    findings = list(check_name(install, folder, file=document.file, line=at_name))
+
+    def say(code: str, message: str, *path: str | int) -> None:
+        origin = Origin(document.file, document.lines.line_of(path))
+        findings.append(finding(code, message, origin, workload=ref, path=path))
+
+    operator = context.registry.types.get(spec.operatorType)
+    if operator is None:
+        known = ", ".join(sorted(context.registry.types))
+        message = f"unknown operator type {spec.operatorType} (known: {known})"
+        say(codes.UNKNOWN_OPERATOR, message, "spec", "operatorType")
+    listed: list[tuple[str, Path]] = [(name, ("spec", "clusters", i)) for i, name in enumerate(spec.clusters)]
+    findings += unknown_clusters(listed, context, lines=document.lines, file=document.file, workload=ref)
+    fits = eligible(Selection(spec.clusters, spec.regions, spec.attributes), context.documents)
+    if not fits.clusters and not context.unreadable:
+        say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {fits.why_none()}", "spec")
+    attribute = operator.spec.clusterAttribute if operator is not None else ""
+    for cluster in fits.clusters if attribute else ():
+        if attribute.casefold() not in map(str.casefold, context.clusters[cluster].document.spec.attributes):
+            message = f"{spec.operatorType} is expected on {cluster}, which lacks the attribute {attribute}"
+            say(policy_codes.UNMARKED_CLUSTER, message, "spec")
+    return fits.clusters, findings
+
+
+def _two_versions(
+    document: RawDocument, ref: WorkloadRef, key: tuple[ClusterName, str], have: tuple[str, WorkloadRef]
+) -> Finding:
+    cluster, operator = key
+    version, other = have
+    message = f"{other} expects {operator} {version} on {cluster}"
+    origin = Origin(document.file, document.lines.line_of(("spec", "version")))
+    return finding(policy_codes.TWO_VERSIONS, message, origin, workload=ref, path=("spec", "version"))

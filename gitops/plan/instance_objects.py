@@ -1,0 +1,104 @@
+"""What functions and tasks share: which kinds they may hold, the objects of one instance namespace, and its GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gitops.manifests.canonical import canonical_json, digest
+from gitops.model.catalogue import finding
+from gitops.model.findings import Finding, Origin
+from gitops.model.identity import ClusterName, GroupKind, UnitKey, WorkloadRef
+from gitops.model.serving import GpuTarget
+from gitops.plan import codes
+from gitops.plan.bases import Base, BaseObject
+from gitops.plan.building import CleanObject, Marks, finish, in_namespace, namespace_object
+from gitops.plan.units import DesiredObject
+from gitops.plan.workloads import ClusterEntry, Context, Demand
+from gitops.policy import codes as policy_codes
+from gitops.policy.scopes import builtin_namespaced
+
+
+def gate(
+    context: Context, operator_types: Sequence[str], objects: Sequence[BaseObject], workload: WorkloadRef
+) -> list[Finding]:
+    """Only the kinds of the workload's operator types, in namespaces that we give."""
+    found: list[Finding] = []
+    allowed = context.registry.allowed(operator_types)
+
+    def say(code: str, message: str, item: BaseObject, *path: str) -> None:
+        found.append(finding(code, message, item.origin(*path), object=item.ref, workload=workload, path=path))
+
+    for item in objects:
+        kind = allowed.get(item.gvk)
+        versions = sorted(g.version for g in allowed if g.group_kind == item.gvk.group_kind)
+        if kind is None and versions:
+            message = f"{item.gvk} is not allowed; use version {' or '.join(versions)}"
+            say(policy_codes.VERSION_REFUSED, message, item, "apiVersion")
+        elif kind is None or kind.scope == "Cluster":
+            scope = _scope_words(item.gvk.group_kind)
+            types = ", ".join(operator_types) or "none"
+            by = " by the repository's policies" if context.registry.is_narrowed(operator_types, item.gvk) else ""
+            message = f"{item.gvk}{scope} is not allowed{by} in a {workload.kind} with operatorTypes {types}"
+            say(policy_codes.KIND_REFUSED, message, item, "kind")
+        elif kind.deprecated:
+            say(policy_codes.DEPRECATED_VERSION, f"{item.gvk} is deprecated by its operator", item, "apiVersion")
+        if item.namespace:
+            message = f"{item.gvk.kind} {item.name} names the namespace {item.namespace}"
+            say(policy_codes.NAMESPACE_IN_FUNCTION, message, item, "metadata", "namespace")
+    return found
+
+
+def _scope_words(kind: GroupKind) -> str:
+    return " (a cluster-scoped kind)" if builtin_namespaced(kind) is False else ""
+
+
+def instance_objects(
+    context: Context, objects: Sequence[CleanObject], *, key: UnitKey, namespace: str, declared: Origin
+) -> tuple[tuple[DesiredObject, ...], tuple[Finding, ...]]:
+    """The namespace, what the cluster's template puts into it, and the workload's objects, finished; none after an
+    error. `declared` is what asks for the instance."""
+    cluster = context.clusters[key.cluster]
+    template = cluster.document.spec.namespaceTemplate
+    made = namespace_object(
+        namespace,
+        labels=template.labels,
+        annotations=template.annotations,
+        declared=declared,
+        template=cluster.template,
+    )
+    twice = tuple(_in_template(cluster, objects, key.workload))
+    if twice:
+        return (), twice
+    return finish(
+        [made, *in_namespace([*cluster.objects, *objects], namespace)],
+        marks=Marks.of(context.reconciler, key),
+        workload=key.workload,
+        registry=context.registry,
+    )
+
+
+def _in_template(cluster: ClusterEntry, objects: Sequence[CleanObject], workload: WorkloadRef) -> Iterator[Finding]:
+    """Objects that the cluster's namespace template makes too."""
+    given = {item.ref: item for item in cluster.objects}
+    for item in objects:
+        if item.ref in given:
+            origin, other = item.provenance.origin_of(()), given[item.ref].provenance.origin_of(())
+            message = f"{item.ref.kind} {item.ref.name} is also declared by the namespace template at {other}"
+            yield finding(codes.DECLARED_TWICE, message, origin, object=item.ref, workload=workload)
+
+
+def base_digest(base: Base) -> str:
+    """Over a workload's manifests as declared, before overlays and whatever file they are in."""
+    objects = sorted(canonical_json(item.body) for item in base.objects)
+    return digest(b"\n".join(objects)).hex()
+
+
+def demand(context: Context, spec: GpuTarget, cluster: ClusterName) -> Demand:
+    """GPUs that one instance asks of a cluster."""
+    each = 1
+    for gpu in context.clusters[cluster].document.spec.gpus:
+        if gpu.name.casefold() == spec.gpu.casefold():
+            for kind in gpu.instanceTypes:
+                if spec.instanceType is not None and kind.name.casefold() == spec.instanceType.casefold():
+                    each = kind.gpusPerInstance
+    return Demand(cluster, spec.gpu.casefold(), each)

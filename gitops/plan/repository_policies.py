@@ -1,0 +1,109 @@
+"""Policies of a repository: policies/**/*.yaml, each document one OperatorType, StatusMapping or ValidationPolicy.
+
+They may only narrow. A file of them that cannot be used holds every workload at its last good commit: what it would
+have refused is not known, and nothing may be applied that it might have refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gitops.manifests.lines import Path
+from gitops.manifests.raw import RawDocument
+from gitops.model.catalogue import finding
+from gitops.model.document_kinds import KINDS
+from gitops.model.documents import Document
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.operators import OperatorType
+from gitops.model.policies import BASES, ValidationPolicy
+from gitops.model.status_mappings import StatusMapping
+from gitops.model.trees import FileTree, TreeEntry
+from gitops.plan import codes
+from gitops.plan.documents import typed
+from gitops.plan.layout import POLICIES
+from gitops.plan.loading import Loader
+from gitops.policy import codes as policy_codes
+from gitops.policy.narrowing import narrowed, widenings
+from gitops.policy.registry import OperatorRegistry
+
+_KINDS: tuple[type[OperatorType] | type[StatusMapping] | type[ValidationPolicy], ...] = (
+    OperatorType,
+    StatusMapping,
+    ValidationPolicy,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryPolicies:
+    """What a repository's policies make of the shipped ones. With `usable` False an error hides what they would say."""
+
+    registry: OperatorRegistry
+    validation: frozenset[str] = frozenset(BASES)  # names that validationPolicy may choose
+    findings: tuple[Finding, ...] = ()
+    usable: bool = True
+
+
+def read_policies(
+    loader: Loader, tree: FileTree, entries: Sequence[TreeEntry], registry: OperatorRegistry
+) -> RepositoryPolicies:
+    """Read every policy of the tree and narrow the registry by them, in the order of their paths."""
+    reader = _Reader(registry)
+    for entry in entries:
+        if not entry.path.endswith(".yaml"):
+            message = f"{POLICIES}/ holds files that end in .yaml"
+            reader.findings.append(finding(codes.UNEXPECTED_FILE, message, Origin(entry.path)))
+            continue
+        loaded = loader.load(tree, entry)
+        reader.findings += loaded.findings
+        for document in loaded.documents:
+            reader.add(document)
+    usable = not any(f.severity == Severity.ERROR for f in reader.findings)
+    names = frozenset({*BASES, *(name for kind, name in reader.seen if kind == ValidationPolicy.__name__)})
+    return RepositoryPolicies(reader.registry, names, tuple(reader.findings), usable)
+
+
+@dataclass(slots=True)
+class _Reader:
+    registry: OperatorRegistry
+    findings: list[Finding] = field(default_factory=list)
+    seen: dict[tuple[str, str], Origin] = field(default_factory=dict)
+
+    def add(self, document: RawDocument) -> None:
+        kind = document.body.get("kind") if isinstance(document.body, dict) else None
+        model = next((m for m in _KINDS if m.__name__ == kind), None)
+        if model is None:
+            names = ", ".join(m.__name__ for m in _KINDS)
+            words = f"a {kind}" if isinstance(kind, str) and kind in KINDS else "something else"
+            self._say(document, ("kind",), codes.WRONG_KIND, f"{POLICIES}/ holds {names}, not {words}")
+            return
+        parsed, found = typed(document, model)
+        self.findings += found
+        if parsed is not None and self._is_first(document, parsed):
+            self._use(document, parsed)
+
+    def _is_first(self, document: RawDocument, parsed: OperatorType | StatusMapping | ValidationPolicy) -> bool:
+        name, at = parsed.metadata.name, ("metadata", "name")
+        if isinstance(parsed, ValidationPolicy) and name in {base.lower() for base in BASES}:
+            self._say(document, at, codes.NOT_UNIQUE, f"{name} is the name of a policy that needs no document")
+            return False
+        other = self.seen.setdefault((parsed.kind, name), Origin(document.file, document.lines.line_of(at)))
+        if other != Origin(document.file, document.lines.line_of(at)):
+            self._say(document, at, codes.NOT_UNIQUE, f"{parsed.kind} {name} is also declared at {other}")
+            return False
+        return True
+
+    def _use(self, document: RawDocument, parsed: Document) -> None:
+        if isinstance(parsed, StatusMapping):
+            message = f"StatusMapping {parsed.metadata.name} is checked, and not used by this version"
+            self._say(document, ("kind",), codes.POLICY_NOT_USED, message)
+        elif isinstance(parsed, OperatorType):
+            problems = list(widenings(self.registry, parsed))
+            for path, message in problems:
+                self._say(document, path, policy_codes.WIDENS, message)
+            if not problems:
+                self.registry = narrowed(self.registry, parsed)
+
+    def _say(self, document: RawDocument, path: Path, code: str, message: str) -> None:
+        origin = Origin(document.file, document.lines.line_of(path))
+        self.findings.append(finding(code, message, origin, path=path))

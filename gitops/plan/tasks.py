@@ -1,0 +1,194 @@
+"""Tasks: the manifests of a task, merged, judged and finished into one unit on each cluster it is placed on.
+
+A task is compiled like a function and has one specification and no counts: it runs once, or once on each cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitops.manifests.lines import Path
+from gitops.manifests.raw import RawDocument
+from gitops.model.catalogue import finding
+from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
+from gitops.model.tasks import Task
+from gitops.model.trees import TreeEntry
+from gitops.plan import codes
+from gitops.plan.bases import read_base
+from gitops.plan.chains import Chains, Overlays
+from gitops.plan.instance_objects import base_digest, demand, gate, instance_objects
+from gitops.plan.layout import WorkloadFolder
+from gitops.plan.naming import task_namespace
+from gitops.plan.resolving import resolve_files
+from gitops.plan.units import Unit
+from gitops.plan.workloads import (
+    Context,
+    WorkloadResult,
+    check_name,
+    check_sources,
+    content_key,
+    read_everything,
+    stricter,
+    target_problems,
+    unknown_clusters,
+)
+from gitops.policy import codes as policy_codes
+from gitops.policy.placement import NO_PINS, Pins, Selection, eligible, place, place_on_each
+
+TASK_FILE = "task.yaml"
+SPECIFICATION = "task"
+"""Name of the one GPU specification, for placement and patch lists."""
+
+_AT: Path = ("spec", "gpuSpecification")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSource:
+    """A task's document and files. `task` is None when it cannot be read; with `usable` False it has errors."""
+
+    folder: WorkloadFolder
+    findings: tuple[Finding, ...]
+    task: Task | None = None
+    document: RawDocument | None = None
+    manifests: tuple[TreeEntry, ...] = ()
+    overlays: Overlays | None = None
+    usable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """Units of a task with their content keys."""
+
+    units: tuple[tuple[UnitKey, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
+    """Read task.yaml and resolve the files it names."""
+    ref = folder.ref
+    main = folder.entries.get(f"{folder.root}/{TASK_FILE}")
+    if main is None:
+        message = f"{folder.root} has no {TASK_FILE}"
+        return TaskSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
+    document, task, found = context.loader.load_one(context.tree, main, Task, workload=ref)
+    if document is None or task is None:
+        return TaskSource(folder, found)
+    spec = task.spec
+    findings = [*found, *check_name(task, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))]
+    findings += check_sources(context, spec, spec.namespace, document, ref)
+    overlays = Overlays.of(
+        document,
+        patches=spec.patches,
+        clusters=spec.clusterPatches,
+        specifications=[(SPECIFICATION, spec.gpuSpecification, _AT)],
+    )
+    files = resolve_files(
+        folder, manifests=spec.manifests or (), document=document, patches=overlays.every(), own=[main.path]
+    )
+    findings += files.findings
+    usable = not any(f.severity == Severity.ERROR for f in findings)
+    return TaskSource(folder, tuple(findings), task, document, files.manifests, overlays, usable)
+
+
+def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> TaskPlan:
+    """Decide on which clusters the task runs. Costs no parsing."""
+    task, document, ref = source.task, source.document, source.folder.ref
+    if task is None or document is None or source.overlays is None or not source.usable:
+        return TaskPlan()
+    spec, target = task.spec, task.spec.gpuSpecification
+    findings: list[Finding] = []
+
+    def say(code: str, message: str, path: Path) -> None:
+        origin = Origin(document.file, document.lines.line_of(path))
+        findings.append(finding(code, message, origin, workload=ref, path=path))
+
+    for code, message, path in target_problems(target, context, spec.operatorTypes or ()):
+        say(code, message, (*_AT, *path))
+    listed: list[tuple[str, Path]] = [(name, (*_AT, "clusters", i)) for i, name in enumerate(target.clusters)]
+    listed += [(name, ("spec", "clusterPatches", name)) for name in sorted(spec.clusterPatches)]
+    findings += unknown_clusters(listed, context, lines=document.lines, file=document.file, workload=ref)
+    types = context.registry.types
+    implied = [types[name].spec.clusterAttribute for name in spec.operatorTypes or ()]
+    fits = eligible(Selection.of(target, implied=implied), context.documents, context.versions)
+    if not fits.clusters and not context.unreadable:
+        say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {fits.why_none()}", _AT)
+    chosen = (
+        place_on_each(count=1, clusters=fits.clusters)
+        if target.perCluster
+        else place(
+            workload=ref,
+            spec_id=SPECIFICATION,
+            count=1,
+            clusters=fits.clusters,
+            pins=pins.get((ref, SPECIFICATION), {}),
+            place_new=not context.unreadable,
+        )
+    )
+    units = [_key(context, source, task, source.overlays, placement.cluster) for placement in chosen]
+    return TaskPlan(tuple(units), tuple(findings))
+
+
+def _key(
+    context: Context, source: TaskSource, task: Task, overlays: Overlays, cluster: ClusterName
+) -> tuple[UnitKey, str]:
+    key = UnitKey(WorkloadKind.TASK, source.folder.ref.name, "", cluster)
+    document = context.clusters[cluster].document.spec
+    content = content_key(
+        context,
+        str(key),
+        _namespace(source, task),
+        task.spec.version,
+        task.spec.operatorTypes,
+        stricter(document.mode, task.spec.mode).value,
+        overlays.material(source.folder, SPECIFICATION, cluster),
+        document.namespaceTemplate.model_dump(mode="json"),
+        manifests=source.manifests,
+    )
+    return key, content
+
+
+def _namespace(source: TaskSource, task: Task) -> str:
+    return task.spec.namespace or task_namespace(source.folder.ref.name)
+
+
+def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> WorkloadResult:
+    """Read, merge, judge and finish the objects on every cluster of the task; as for functions, all errors at once."""
+    findings = [*source.findings, *plan.findings]
+    task, document, ref = source.task, source.document, source.folder.ref
+    if task is None or document is None:
+        return WorkloadResult((), (*findings, *read_everything(context, source.folder)))
+    base = read_base(context.loader, context.tree, source.manifests, ref)
+    findings += base.findings
+    chains = Chains(context, source.folder, base, source.overlays)
+    units: list[Unit] = []
+    if source.usable:
+        findings += gate(context, task.spec.operatorTypes or (), base.objects, ref)
+    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+        declared = Origin(document.file, document.lines.line_of(_AT))
+        namespace = _namespace(source, task)
+        for key, content in plan.units:
+            objects = chains.objects(SPECIFICATION, key.cluster)
+            if not objects:
+                continue
+            desired, problems = instance_objects(context, objects, key=key, namespace=namespace, declared=declared)
+            findings += problems
+            units.append(
+                Unit(
+                    key=key,
+                    content_key=content,
+                    commit=context.tree.commit,
+                    namespace=namespace,
+                    objects=desired,
+                    mode=stricter(context.clusters[key.cluster].document.spec.mode, task.spec.mode),
+                    version=task.spec.version,
+                    operator_types=tuple(sorted(task.spec.operatorTypes or ())),
+                    base_digest=base_digest(base),
+                )
+            )
+        chains.check_the_rest()
+    findings += chains.findings
+    if any(f.severity == Severity.ERROR for f in findings):
+        return WorkloadResult((), tuple(findings))
+    demands = tuple(demand(context, task.spec.gpuSpecification, key.cluster) for key, _ in plan.units)
+    return WorkloadResult(tuple(units), tuple(findings), demands)

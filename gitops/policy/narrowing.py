@@ -1,0 +1,56 @@
+"""Operator types of a repository: they narrow the shipped one of their name, and never widen it.
+
+What widens (kinds, companions, children, the attribute that stands for an operator) is the business of the daemon's
+settings: whoever may merge a pull request must not thereby decide what it may contain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gitops.manifests.lines import Path
+from gitops.model.operators import OperatorType, OperatorTypeSpec
+from gitops.policy.registry import OperatorRegistry, gvk_of
+
+
+def widenings(registry: OperatorRegistry, wanted: OperatorType) -> Iterator[tuple[Path, str]]:
+    """Where an operator type asks for more than the registry's type of that name has, with a sentence; else nothing."""
+    name, spec = wanted.metadata.name, wanted.spec
+    if name not in registry.types:
+        yield ("metadata", "name"), f"there is no operator type {name} to narrow (known: {_names(registry)})"
+        return
+    have = registry.types[name].spec
+    if spec.clusterAttribute != have.clusterAttribute:
+        yield ("spec", "clusterAttribute"), f"clusterAttribute of {name} is {have.clusterAttribute}"
+    for field in ("kinds", "companions"):
+        known = {gvk_of(kind): kind for kind in getattr(have, field)}
+        for position, kind in enumerate(getattr(spec, field)):
+            if gvk_of(kind) not in known:
+                yield ("spec", field, position), f"{gvk_of(kind)} is not among the {field} of {name}"
+            elif (known[gvk_of(kind)].resource, known[gvk_of(kind)].scope) != (kind.resource, kind.scope):
+                yield ("spec", field, position), f"{gvk_of(kind)} has another resource or scope in {name}"
+    for position, child in enumerate(spec.children):
+        if child not in have.children:
+            yield ("spec", "children", position), f"{gvk_of(child)} is not among the children of {name}"
+
+
+def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegistry:
+    """The registry with one type narrowed: kinds and companions that `wanted` leaves out are refused, its limits are
+    added to those that are there. Only for a type without widenings(). Companions left out altogether stay as they are.
+    """
+    name, spec = wanted.metadata.name, wanted.spec
+    have = registry.types[name].spec
+    kept = {gvk_of(kind) for kind in (*spec.kinds, *(spec.companions or have.companions))}
+    refused = frozenset(gvk_of(kind) for kind in (*have.kinds, *have.companions)) - kept
+    types = {**registry.types, name: registry.types[name].model_copy(update={"spec": _with_limits(have, spec)})}
+    return replace(registry, types=types, refused={**registry.refused, name: refused})
+
+
+def _with_limits(have: OperatorTypeSpec, more: OperatorTypeSpec) -> OperatorTypeSpec:
+    fields = ("reservedMetadataPrefixes", "nameLimits", "componentSets", "fixedFields")
+    return have.model_copy(update={field: [*getattr(have, field), *getattr(more, field)] for field in fields})
+
+
+def _names(registry: OperatorRegistry) -> str:
+    return ", ".join(sorted(registry.types)) or "none"

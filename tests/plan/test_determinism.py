@@ -1,0 +1,96 @@
+"""The same tree gives the same result, byte for byte: in every process, and whatever was compiled before (I2)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gitops.model.identity import ClusterName, WorkloadKind, WorkloadRef
+from gitops.plan.compiling import Compiler
+from gitops.plan.units import Compilation
+from gitops.policy.registry import OperatorRegistry
+
+ROOT = Path(__file__).resolve().parents[2]
+POOL = [
+    {path: value for path, value in case["files"].items() if not isinstance(value, dict)}
+    for case in yaml.safe_load((Path(__file__).parent / "data" / "findings.yaml").read_text(encoding="utf-8"))
+]
+"""Changes to the small repository, most of which break something in one place or another."""
+
+CHAT = WorkloadRef(WorkloadKind.FUNCTION, "chat")
+PINS = [{}, {(CHAT, "h100"): {0: ClusterName("a"), 1: ClusterName("a")}}, {(CHAT, "h100"): {1: ClusterName("b")}}]
+
+
+def everything(result: Compilation) -> list[object]:
+    """All of a compilation that anybody reads."""
+    return [
+        result.commit,
+        result.repository,
+        sorted(result.clusters),
+        [
+            (
+                str(key),
+                (u.content_key, u.commit, u.namespace, u.mode, u.version, u.operator_types, u.base_digest),
+                [(o.ref, o.payload, o.digest, o.origin, o.stage, o.component, o.depends_on) for o in u.objects],
+                [o.provenance for o in u.objects],
+            )
+            for units in (result.units, result.not_run)
+            for key, u in units.items()
+        ],
+        result.findings,
+        result.held,
+        result.left_alone,
+        result.complete,
+        result.unreadable_clusters,
+        {ref: sorted(names) for ref, names in result.named.items()},
+    ]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    story=st.lists(
+        st.tuples(st.lists(st.integers(0, len(POOL) - 1), max_size=3), st.sampled_from(range(len(PINS)))),
+        min_size=2,
+        max_size=6,
+    )
+)
+@example(story=[([], 0), ([], 1), ([], 0)])
+def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
+    old = Compiler(OperatorRegistry.shipped())
+    for choices, pins in story:
+        change = {path: value for choice in choices for path, value in POOL[choice].items()}
+        known = {path: value for path, value in change.items() if value is not None or path in small().files}
+        tree = small(known)
+        new = Compiler(OperatorRegistry.shipped())
+        assert everything(old.compile(tree, pins=PINS[pins])) == everything(new.compile(tree, pins=PINS[pins]))
+
+
+def test_two_processes_with_other_hash_seeds_agree():
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from gitops.cli import main; sys.argv = ['gitops', 'plan', 'repo-template', '--format', 'json'];"
+        "from gitops.cli.folders import compiled_folder; from pathlib import Path;"
+        "tree, result = compiled_folder(Path('repo-template'));"
+        "print([(str(k), u.content_key, [(o.payload, o.provenance.files, o.provenance.blob) for o in u.objects])"
+        " for k, u in result.units.items()]);"
+        "print(result.findings); main()",
+    ]
+    outputs = {
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(outputs) == 1
+    assert b"DynamoGraphDeployment" in next(iter(outputs))

@@ -1,0 +1,98 @@
+"""OperatorInstalls: what is expected where, and which clusters satisfy operatorVersions because of it."""
+
+from __future__ import annotations
+
+import pytest
+
+DEPLOYMENT = """\
+apiVersion: gitops/v1alpha1
+kind: FunctionDeployment
+metadata:
+  name: chat
+spec:
+  gpuSpecifications:
+    - id: h100
+      gpu: H100
+      minInstances: 2
+      operatorVersions: {dynamo: "WANTED"}
+      manifestMergePatches: [overlays/h100.yaml]
+"""
+
+
+def install(name, version, *, operator="dynamo", clusters="[]"):
+    return (
+        f"apiVersion: gitops/v1alpha1\nkind: OperatorInstall\nmetadata:\n  name: {name}\n"
+        f"spec:\n  operatorType: {operator}\n  version: '{version}'\n  clusters: {clusters}\n"
+    )
+
+
+def codes(result):
+    return [(f.code, str(f.origin)) for f in result.findings]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "clusters"),
+    [(">=1.2", "ab"), (">=1.5", "b"), ("<1.5", "a"), ("==1.*", "ab")],
+)
+def test_only_clusters_with_a_version_in_range_are_chosen(compile_small, wanted, clusters):
+    result = compile_small(
+        {
+            "functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", wanted),
+            "operators/old.yaml": install("old", "1.2.1", clusters="[a]"),
+            "operators/new.yaml": install("new", "1.5.0", clusters="[b]"),
+        }
+    )
+    assert result.findings == ()
+    assert {u.cluster for u in result.units if u.name == "chat"} == set(clusters)
+    assert not result.held
+
+
+def test_an_unknown_version_satisfies_no_range(compile_small):
+    (found,) = compile_small({"functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", ">=0")}).findings
+    assert (found.code, str(found.origin)) == ("GO4001", "functions/chat/deployment.yaml:7")
+    assert "a: no OperatorInstall says which version of dynamo it has" in found.message
+
+
+def test_an_install_with_errors_says_nothing_and_holds_who_needs_it(compile_small):
+    result = compile_small(
+        {
+            "functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", ">=1"),
+            "operators/dynamo.yaml": install("dynamo", "new"),
+        }
+    )
+    assert codes(result) == [("GO4001", "functions/chat/deployment.yaml:7"), ("GO2004", "operators/dynamo.yaml:7")]
+    assert {str(w) for w in result.held} == {"function/chat", "operator/dynamo"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"operators/x.yaml": install("w", "1.0")}, [("GO2008", "operators/x.yaml:4")]),
+        ({"operators/x.yaml": install("x", "1.0", operator="ray")}, [("GO2013", "operators/x.yaml:6")]),
+        (
+            {"operators/x.yaml": install("x", "1.0", clusters="[c]")},
+            [("GO2014", "operators/x.yaml:8"), ("GO4001", "operators/x.yaml:5")],
+        ),
+        (
+            {"operators/x.yaml": install("x", "1.0"), "operators/z.yaml": install("z", "1.1", clusters="[b]")},
+            [("GO4007", "operators/z.yaml:7")],
+        ),
+        ({"operators/x.yaml": install("x", "1.0"), "operators/z.yaml": install("z", "1.0")}, []),
+        ({"operators/x/y.yaml": install("x", "1.0")}, [("GO2108", "operators/x/y.yaml")]),
+    ],
+)
+def test_documents(compile_small, files, expected):
+    assert sorted(codes(compile_small(files))) == sorted(expected)
+
+
+def test_a_change_of_a_version_moves_the_function(compile_small):
+    change = {"functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", ">=1.5")}
+    places = []
+    for version in ("1.4.0", "1.5.0"):
+        files = {
+            "operators/a.yaml": install("a", version, clusters="[a]"),
+            "operators/b.yaml": install("b", "1.5.0", clusters="[b]"),
+        }
+        result = compile_small({**change, **files})
+        places.append({u.cluster for u in result.units if u.name == "chat"})
+    assert places == [{"b"}, {"a", "b"}]

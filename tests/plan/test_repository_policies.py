@@ -1,0 +1,155 @@
+"""Policies of a repository narrow and never widen; while one cannot be used, every workload is held."""
+
+from __future__ import annotations
+
+import pytest
+
+NIM = """\
+apiVersion: gitops/v1alpha1
+kind: OperatorType
+metadata:
+  name: nim
+spec:
+  clusterAttribute: NIMOperatorSupport
+  kinds:
+    - {group: apps.nvidia.com, version: v1alpha1, kind: NIMService, resource: nimservices}
+"""
+POLICY = """\
+apiVersion: gitops/v1alpha1
+kind: ValidationPolicy
+metadata:
+  name: lenient
+spec: {base: Unrestricted}
+"""
+DYNAMO = """\
+apiVersion: gitops/v1alpha1
+kind: OperatorType
+metadata:
+  name: dynamo
+spec:
+  clusterAttribute: DynamoOperatorSupport
+  kinds:
+    - {group: nvidia.com, version: v1beta1, kind: DynamoGraphDeployment, resource: dynamographdeployments}
+  companions:
+    - {group: "", version: v1, kind: Secret, resource: secrets}
+"""
+
+
+def codes(result):
+    return [(f.code, str(f.origin)) for f in result.findings]
+
+
+def test_a_narrowed_type_refuses_what_it_leaves_out(compile_small):
+    result = compile_small({"policies/operators/dynamo.yaml": DYNAMO})
+    assert codes(result) == [("GO4101", "functions/chat/manifests/settings.yaml:2")]
+    assert {str(w) for w in result.held} == {"function/chat"}
+
+
+def test_companions_that_are_not_mentioned_stay_allowed(compile_small):
+    text = DYNAMO.partition("  companions")[0]
+    result = compile_small({"policies/operators/dynamo.yaml": text})
+    assert result.findings == ()
+    assert len(result.units) == 4
+
+
+def test_another_type_changes_nothing_but_the_content_keys(compile_small):
+    before, after = compile_small(), compile_small({"policies/nim.yaml": NIM})
+    assert after.findings == ()
+    assert before.units.keys() == after.units.keys()
+    for key, unit in before.units.items():
+        assert [o.payload for o in unit.objects] == [o.payload for o in after.units[key].objects]
+        assert unit.content_key != after.units[key].content_key
+
+
+def test_limits_are_added(compile_small):
+    text = NIM.replace("name: nim", "name: dynamo").replace("NIMOperator", "DynamoOperator")
+    text = text.replace(
+        "{group: apps.nvidia.com, version: v1alpha1, kind: NIMService, resource: nimservices}",
+        "{group: nvidia.com, version: v1beta1, kind: DynamoGraphDeployment, resource: dynamographdeployments}",
+    )
+    of = "group: nvidia.com, kind: DynamoGraphDeployment"
+    limit = f"  nameLimits:\n    - {{{of}, parts: /spec/components/*/name, limit: 9}}\n"
+    result = compile_small({"policies/dynamo.yaml": text + limit})
+    assert codes(result) == [("GO4110", "functions/chat/manifests/graph.yaml:8")]
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "words"),
+    [
+        (("name: nim", "name: ray"), 4, "there is no operator type ray"),
+        (("NIMOperatorSupport", "Any"), 6, "clusterAttribute of nim is NIMOperatorSupport"),
+        (("v1alpha1, kind", "v1, kind"), 8, "apps.nvidia.com/v1 NIMService is not among the kinds of nim"),
+        (("resource: nimservices", "resource: services"), 8, "has another resource or scope in nim"),
+        (("resource: nimservices", "resource: nimservices, scope: Cluster"), 8, "has another resource or scope in nim"),
+    ],
+)
+def test_what_widens_is_refused(compile_small, change, line, words):
+    result = compile_small({"policies/nim.yaml": NIM.replace(*change)})
+    (found,) = result.findings
+    assert (found.code, str(found.origin)) == ("GO4112", f"policies/nim.yaml:{line}")
+    assert words in found.message
+
+
+def test_companions_and_children_cannot_be_added(compile_small):
+    more = (
+        "  companions:\n    - {group: apps, version: v1, kind: Deployment, resource: deployments}\n"
+        "  children:\n    - {group: '', version: v1, kind: Pod, resource: pods, selector: x, role: gate}\n"
+    )
+    result = compile_small({"policies/nim.yaml": NIM + more})
+    assert codes(result) == [("GO4112", "policies/nim.yaml:10"), ("GO4112", "policies/nim.yaml:12")]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"policies/x.yaml": "a: [\n"}, [("GO1005", "policies/x.yaml:1")]),
+        ({"policies/x.yaml": "kind: ConfigMap\n"}, [("GO2005", "policies/x.yaml:1")]),
+        ({"policies/x.yaml": "- 1\n"}, [("GO2005", "policies/x.yaml:1")]),
+        ({"policies/x.json": "{}"}, [("GO2108", "policies/x.json")]),
+        (
+            {"policies/x.yaml": NIM.replace("kinds:", "kind:")},
+            [("GO2003", "policies/x.yaml:5"), ("GO2002", "policies/x.yaml:7")],
+        ),
+        ({"policies/a.yaml": NIM, "policies/b.yaml": NIM}, [("GO2015", "policies/b.yaml:4")]),
+        ({"policies/a.yaml": NIM + "---\n" + NIM}, [("GO2015", "policies/a.yaml:13")]),
+        (
+            {"policies/p.yaml": POLICY.replace("lenient", "default")},
+            [("GO2010", "policies/p.yaml:5"), ("GO2015", "policies/p.yaml:4")],
+        ),
+    ],
+)
+def test_a_policy_that_cannot_be_used_holds_everything(compile_small, files, expected):
+    result = compile_small(files)
+    assert sorted(codes(result)) == sorted(expected)
+    assert result.units == {}
+    assert {str(w) for w in result.held} == {"function/chat", "bundle/base"}
+    assert result.complete
+
+
+def test_policies_do_not_hide_what_is_wrong_with_workloads(compile_small):
+    result = compile_small({"policies/x.yaml": "kind: X\n", "bundles/base/objects.yaml": "kind: X\n"})
+    assert [f.code for f in result.findings] == ["GO1101", "GO1101", "GO2005"]
+
+
+def test_notes_beside_policies_are_not_read(compile_small):
+    assert compile_small({"policies/README.md": "# why\n"}).findings == ()
+
+
+def test_a_validation_policy_is_chosen_by_name(compile_small):
+    deployment = """\
+apiVersion: gitops/v1alpha1
+kind: FunctionDeployment
+metadata:
+  name: chat
+spec:
+  gpuSpecifications:
+    - id: h100
+      gpu: H100
+      validationPolicy: {name: lenient}
+      manifestMergePatches: [overlays/h100.yaml]
+"""
+    change = {"functions/chat/deployment.yaml": deployment}
+    (unknown,) = compile_small(change).findings
+    assert (unknown.code, str(unknown.origin)) == ("GO2022", "functions/chat/deployment.yaml:9")
+    known = compile_small({**change, "policies/lenient.yaml": POLICY})
+    assert codes(known) == [("GO2010", "policies/lenient.yaml:5")]
