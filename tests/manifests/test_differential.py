@@ -86,6 +86,8 @@ def _judge(data: bytes, result: ReadResult, answer: kubectl.Answer) -> str:
             return "refused by both"
         known = [r.why for r in REASONS if any(r.code in text and r.words in text for text in refused)]
         assert known, f"refused though kubectl reads it: {refused}\n{data.decode()}"
+        theirs = kubectl.read_one(data).objects if result.documents else []
+        assert set(_sorted([kubectl.comparable(d.body) for d in result.documents])) <= set(_sorted(theirs))
         return known[0]
     if any(check_object(document) for document in result.documents):
         return "no object"
