@@ -12,6 +12,8 @@ import json
 import re
 from typing import Any, NoReturn
 
+from yaml.events import ScalarEvent
+
 from gitops.manifests import codes, scalars
 from gitops.manifests.file_state import FileState, UnreadableError
 
@@ -49,6 +51,12 @@ def refused(event: Any, text: str, *, in_flow: bool) -> str:
     elif in_flow and not event.style and "?" in event.value:
         return f"kubectl ends the text {scalars.shown(event.value)} at its question mark: put it in quotes"
     return ""
+
+
+def is_hollow(root: Any, *, end: Any) -> bool:
+    """Whether a document's first and last event are an empty scalar and `...`: for kubectl that piece is no YAML."""
+    is_scalar: bool = type(root) is ScalarEvent
+    return is_scalar and bool(end.explicit) and root.start_mark.index == root.end_mark.index
 
 
 class _TooLargeError(Exception):

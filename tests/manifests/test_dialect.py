@@ -46,6 +46,18 @@ def test_document_separators_that_kubectl_does_not_take(text, line):
     assert not result.readable
 
 
+@pytest.mark.parametrize(("text", "line"), [("a: 1\n---\n...\n---\nb: 1\n", 2), ("a: 1\n---\n# c\n...\n", 2)])
+def test_an_end_mark_with_nothing_before_it(text, line):
+    result = read(text)
+    assert [(f.code, f.origin.line) for f in result.findings] == [(codes.KUBECTL_REFUSES, line)]
+    assert not result.readable
+
+
+def test_end_marks_that_kubectl_takes():
+    text = "a: 1\n...\n...\n---\n&x\n...\n---\n~\n...\n---\n''\n...\n---\nb: 1\n...\n# c\n"
+    assert [d.body for d in read(text).documents] == [{"a": 1}, "", {"b": 1}]
+
+
 def test_document_separators_that_kubectl_takes():
     text = "# c\n--- # c\na: 1\n---\t\nb: ----\n---\r\nc: x --- z\n...\n---   \n"
     assert [d.body for d in read(text).documents] == [{"a": 1}, {"b": "----"}, {"c": "x --- z"}]

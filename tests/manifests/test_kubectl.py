@@ -62,6 +62,7 @@ LISTS = [
 REFUSED = [
     # what libyaml accepts, see gitops/manifests/dialect.py
     HEAD + "--- {b: 1}\n",
+    HEAD + "---\n# nothing\n...\n",
     "--- " + OBJECT % "a",
     HEAD + "a: 'x\n---z'\n",
     HEAD + "a: [http://x?y=1]\n",
