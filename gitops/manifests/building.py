@@ -20,57 +20,33 @@ from yaml.events import (
     SequenceEndEvent,
 )
 
-from gitops.manifests import codes, scalars
+from gitops.manifests import codes, dialect, scalars
 from gitops.manifests.canonical import copy_json, same_json
+from gitops.manifests.file_state import FileState, UnreadableError
 from gitops.manifests.lines import ROOT, step
-from gitops.model.catalogue import CATALOGUE, finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.catalogue import CATALOGUE
+from gitops.model.findings import Severity
 
 _STR_TAG = "tag:yaml.org,2002:str"
 _MAP_TAG = "tag:yaml.org,2002:map"
 _SEQ_TAG = "tag:yaml.org,2002:seq"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a file may cost. Far above real manifests (the largest CRDs: 1.6 MB, 27,000 values, 36 levels)."""
-
-    file_bytes: int = 4 * 1024 * 1024
-    nodes: int = 300_000  # keys, values and containers of a file, aliases counted as often as they are used
-    depth: int = 200  # below Python's recursion limit with room for every later walk
-    findings: int = 100  # of one file
-
-
-DEFAULT_LIMITS = Limits()
-
-
-class UnreadableError(Exception):
-    """The rest of the file cannot be read; the finding is in FileState.findings."""
-
-
-class FileState:
-    """What the documents of one file share: the budget of nodes, and the findings."""
-
-    def __init__(self, file: str, limits: Limits) -> None:
-        self.file = file
-        self.limits = limits
-        self.nodes_left = limits.nodes
-        self.findings: list[Finding] = []
-
-    def add(self, code: str, message: str, *, line: int, path: tuple[str | int, ...] = ()) -> None:
-        """Record a finding. Raises UnreadableError when there are too many."""
-        if len(self.findings) >= self.limits.findings:
-            code, message, path = codes.TOO_MANY_FINDINGS, "further errors are not listed", ()
-        self.findings.append(finding(code, message, Origin(self.file, line), path=path))
-        if code == codes.TOO_MANY_FINDINGS:
-            raise UnreadableError
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Anchor:
-    value: Any
-    cost: int  # nodes
-    height: int  # levels of containers below it
+    at: int  # hash of the path where it stands
+    value: Any = None
+    cost: int = 0  # nodes; 0 while it is being built
+    height: int = 0  # levels of containers below it
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """A merge key: its line, the keys before it, and its maps with the hashes of their paths."""
+
+    line: int
+    before: frozenset[str]
+    sources: list[tuple[Any, int]]
 
 
 def line_of(event: Any) -> int:
@@ -84,12 +60,15 @@ class DocumentBuilder:
 
     # Events are Any: the library's stubs know neither tags nor anchors, and marks may be None for them.
 
-    def __init__(self, state: FileState, next_event: Callable[[], Any], index: int) -> None:
+    def __init__(self, state: FileState, next_event: Callable[[], Any], index: int, *, doubtful: str = "") -> None:
+        """`doubtful` is the text of the file if dialect.refused() shall look at its scalars."""
         self._state = state
         self._next = next_event
         self._index = index
+        self._doubtful = doubtful
         self._path: list[str | int] = []
-        self._anchors: dict[str, _Anchor | None] = {}  # None while it is being built
+        self._anchors: dict[str, _Anchor] = {}
+        self._flow = 0  # levels of flow collections around
         self._depth = 0
         self._deepest = 0
         self._from_aliases = 0
@@ -102,9 +81,7 @@ class DocumentBuilder:
     def build(self, event: Any) -> Any:
         """The value that starts with the event. Raises UnreadableError, and yaml.YAMLError for bad syntax."""
         self.line = line_of(event)
-        value = self._node(event, ROOT, self.line)
-        self._check_alias_share()
-        return value
+        return self._node(event, ROOT, self.line)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -116,29 +93,42 @@ class DocumentBuilder:
         if kind is ScalarEvent:
             value = self._scalar(event, at, line)
             if event.anchor:
-                self._anchors[event.anchor] = _Anchor(value, 1, 0)
+                self._anchors[event.anchor] = _Anchor(at, value, 1)
             return value
         if kind is AliasEvent:
-            return self._alias(event, line)
+            return self._alias(event, at, line)
         if event.tag and event.tag != (_MAP_TAG if kind is MappingStartEvent else _SEQ_TAG):
             self._refuse_tag(event.tag, line)
-        anchor: str | None = event.anchor
-        if anchor:
-            self._anchors[anchor] = None
-            left, deepest = self._state.nodes_left, self._deepest
+        if event.anchor:
+            return self._anchored(event, at, line)
+        return self._container(event, at, line)
+
+    def _container(self, event: Any, at: int, line: int) -> Any:
+        self._depth += 1
+        if self._depth > self._deepest:
             self._deepest = self._depth
-        self._enter(line)
-        value = self._mapping(at, line) if kind is MappingStartEvent else self._sequence(at, line)
+            self._check_depth(line)
+        if self._doubtful:
+            self._flow += event.flow_style
+        value = self._mapping(at, line) if type(event) is MappingStartEvent else self._sequence(at, line)
+        if self._doubtful:
+            self._flow -= event.flow_style
         self._depth -= 1
-        if anchor:
-            cost, height = left - self._state.nodes_left + 1, self._deepest - self._depth
-            self._anchors[anchor] = _Anchor(value, cost, height)
-            self._deepest = max(deepest, self._deepest)
         return value
+
+    def _anchored(self, event: Any, at: int, line: int) -> Any:
+        """A container with an anchor, which is known from its start on: the same name may be used again inside."""
+        anchor = self._anchors[event.anchor] = _Anchor(at)
+        left, deepest = self._state.nodes_left, self._deepest
+        self._deepest = self._depth
+        anchor.value = self._container(event, at, line)
+        anchor.cost, anchor.height = left - self._state.nodes_left + 1, self._deepest - self._depth
+        self._deepest = max(deepest, self._deepest)
+        return anchor.value
 
     def _mapping(self, at: int, line: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        merges: list[tuple[int, Any, frozenset[str]]] = []
+        merges: list[_Merge] = []
         key_lines: dict[str, int] = {}
         next_event, lines, path, state = self._next, self.lines, self._path, self._state
         prefix = crc32(b"\0", at)  # see lines.step(), written out here: this is the hottest loop
@@ -147,14 +137,14 @@ class DocumentBuilder:
             if type(event) is MappingEndEvent:
                 break
             key_line = event.start_mark.line + 1
-            state.nodes_left -= 1  # checked when the value is counted
             if type(event) is ScalarEvent and event.value == "<<" and event.implicit[0]:
                 path.append("<<")
                 if merges:
-                    self._duplicate("<<", merges[0][0], key_line)
-                merges.append((key_line, self._node(next_event(), step(at, "<<"), key_line), frozenset(result)))
+                    self._duplicate("<<", merges[0].line, key_line)
+                merges.append(self._read_merge(frozenset(result), step(at, "<<"), key_line))
                 path.pop()
                 continue
+            state.nodes_left -= 1  # checked when the value is counted
             key = self._key(event, key_line)
             child = crc32(key.encode(), prefix)
             path.append(key)
@@ -167,8 +157,8 @@ class DocumentBuilder:
                     lines[child] = key_line
                 result[key] = self._node(next_event(), child, key_line)
             path.pop()
-        for key_line, merged, before in merges:
-            self._merge(result, merged, before, at=at, line=key_line)
+        for merge in merges:
+            self._merge(result, merge, at)
         return result
 
     def _sequence(self, at: int, line: int) -> list[Any]:
@@ -191,6 +181,8 @@ class DocumentBuilder:
 
     def _scalar(self, event: Any, at: int, line: int) -> scalars.Scalar:
         text: str = event.value
+        if self._doubtful:
+            self._check_dialect(event, line)
         tag = event.tag
         if tag:
             if tag != _STR_TAG:
@@ -213,10 +205,12 @@ class DocumentBuilder:
 
     def _key(self, event: Any, line: int) -> str:
         if type(event) is AliasEvent:
-            found = self._anchors.get(str(event.anchor))
-            if found is not None and isinstance(found.value, str):
-                return found.value
-            self._error(codes.COMPLEX_KEY, f"the alias *{event.anchor} is used as a key but is not text", line)
+            key = self._alias(event, ROOT, line)
+            if isinstance(key, str):
+                return key
+            if event.anchor in self._anchors:
+                code = codes.COMPLEX_KEY if isinstance(key, (dict, list)) else codes.KEY_NOT_TEXT
+                self._error(code, f"the alias *{event.anchor} is used as a key but is not text", line)
             return f"*{event.anchor}"
         if type(event) is not ScalarEvent:
             template = type(event) is MappingStartEvent and event.flow_style
@@ -225,8 +219,10 @@ class DocumentBuilder:
             self._node(event, ROOT, line)
             return "?"
         text: str = event.value
+        if self._doubtful:
+            self._check_dialect(event, line)
         if event.anchor:
-            self._anchors[event.anchor] = _Anchor(text, 1, 0)
+            self._anchors[event.anchor] = _Anchor(ROOT, text, 1)
         if event.tag:
             if event.tag != _STR_TAG:
                 self._refuse_tag(event.tag, line)
@@ -246,42 +242,70 @@ class DocumentBuilder:
 
     # -- aliases and merge keys --------------------------------------------------------------------------------------
 
-    def _alias(self, event: Any, line: int) -> Any:
+    def _alias(self, event: Any, at: int, line: int) -> Any:
         name: str = event.anchor
-        if name not in self._anchors:
+        anchor = self._anchors.get(name)
+        if anchor is None:
             self._error(codes.UNKNOWN_ALIAS, f"no anchor &{name} before the alias *{name} in this document", line)
             return None
-        anchor = self._anchors[name]
-        if anchor is None:
+        if not anchor.cost:
             self._error(codes.CYCLE, f"the anchor &{name} contains itself", line)
             return None
-        self._spend(anchor.cost, line)
-        self._from_aliases += anchor.cost
-        if self._depth + anchor.height > self._state.limits.depth:
-            self._too_deep(line)
+        self._pay_alias(anchor, line)
         self._deepest = max(self._deepest, self._depth + anchor.height)
+        self._check_depth(line)
+        self._repeat_texts(anchor.value, anchor.at, at)
         return copy_json(anchor.value)
 
-    def _merge(self, target: dict[str, Any], merged: Any, before: frozenset[str], *, at: int, line: int) -> None:
-        sources = merged if isinstance(merged, list) else [merged]
-        for source in sources:
+    def _pay_alias(self, anchor: _Anchor, line: int) -> None:
+        """Count what an alias repeats: values, characters, and its share of the document.
+
+        The share is go-yaml's rule against expansion bombs (decode.go, allowedAliasRatio: 99 %), a little stricter
+        because a list of merged maps counts one value more here: what passes here passes kubectl.
+        """
+        self._spend(anchor.cost, line)
+        self._state.characters_left -= _characters(anchor.value)
+        if self._state.characters_left < 0:
+            limit = self._state.limits.alias_characters
+            self._error(codes.TOO_MANY_NODES, f"aliases repeat more than {limit} characters of text", line)
+            raise UnreadableError
+        self._from_aliases += anchor.cost
+        total = self._started_with - self._state.nodes_left
+        if self._from_aliases > 100 and total > 1000 and self._from_aliases > 0.98 * total:
+            self._error(codes.TOO_MANY_NODES, "more than 98 % of the document comes from aliases", line)
+            raise UnreadableError
+
+    def _repeat_texts(self, value: Any, there: int, here: int) -> None:
+        """The author's words for numbers and booleans, at another place where an alias or a merge puts them."""
+        if not self.texts:
+            return
+        if there in self.texts:
+            self.texts[here] = self.texts[there]
+        children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for segment, child in children:
+            self._repeat_texts(child, step(there, segment), step(here, segment))
+
+    def _read_merge(self, before: frozenset[str], at: int, line: int) -> _Merge:
+        event = self._next()
+        value = self._node(event, at, line)
+        if isinstance(value, list) and type(event) is not AliasEvent:
+            return _Merge(line, before, [(source, step(at, position)) for position, source in enumerate(value)])
+        return _Merge(line, before, [(value, at)])
+
+    def _merge(self, target: dict[str, Any], merge: _Merge, at: int) -> None:
+        for source, there in merge.sources:
             if not isinstance(source, dict):
-                self._error(codes.BAD_MERGE, "`<<` is not given a map", line)
+                self._error(codes.BAD_MERGE, "`<<` is not given a map", merge.line)
                 continue
             for key, value in source.items():
                 if key not in target:
                     target[key] = value
-                    self.lines[step(at, key)] = line
-                elif key in before and not same_json(target[key], value):
-                    self._error(
-                        codes.MERGE_ORDER, f"`<<` follows the key {scalars.shown(key)}, which it also sets", line
-                    )
-
-    def _check_alias_share(self) -> None:
-        """go-yaml's rule against expansion bombs (decode.go, allowedAliasRatio): what passes here passes kubectl."""
-        total = self._started_with - self._state.nodes_left
-        if self._from_aliases > 100 and total > 1000 and self._from_aliases > 0.99 * total:
-            self._error(codes.TOO_MANY_NODES, "more than 99 % of the document comes from aliases", self.line)
+                    here = step(at, key)
+                    self.lines[here] = merge.line
+                    self._repeat_texts(value, step(there, key), here)
+                elif key in merge.before and not same_json(target[key], value):
+                    message = f"`<<` follows the key {scalars.shown(key)}, which it also sets"
+                    self._error(codes.MERGE_ORDER, message, merge.line)
 
     # -- limits and findings -----------------------------------------------------------------------------------------
 
@@ -291,21 +315,18 @@ class DocumentBuilder:
             self._error(codes.TOO_MANY_NODES, f"more than {self._state.limits.nodes} values, aliases expanded", line)
             raise UnreadableError
 
-    def _enter(self, line: int) -> None:
-        self._depth += 1
-        if self._depth > self._deepest:
-            self._deepest = self._depth
-            if self._depth > self._state.limits.depth:
-                self._too_deep(line)
+    def _check_depth(self, line: int) -> None:
+        if self._deepest > self._state.limits.depth:
+            self._error(codes.TOO_DEEP, f"more than {self._state.limits.depth} levels", line)
+            raise UnreadableError
 
-    def _too_deep(self, line: int) -> None:
-        self._error(codes.TOO_DEEP, f"more than {self._state.limits.depth} levels", line)
-        raise UnreadableError
+    def _check_dialect(self, event: Any, line: int) -> None:
+        if problem := dialect.refused(event, self._doubtful, in_flow=self._flow > 0):
+            self._error(codes.KUBECTL_REFUSES, problem, line)
 
     def _duplicate(self, key: str, first: int, second: int) -> None:
-        self._error(
-            codes.DUPLICATE_KEY, f"the key {scalars.shown(key)} is written on line {first} and line {second}", second
-        )
+        lines = f"line {self._state.editor_line(first)} and line {self._state.editor_line(second)}"
+        self._error(codes.DUPLICATE_KEY, f"the key {scalars.shown(key)} is written on {lines}", second)
 
     def _refuse_tag(self, tag: str, line: int) -> None:
         short = tag.replace("tag:yaml.org,2002:", "!!", 1)
@@ -314,4 +335,14 @@ class DocumentBuilder:
     def _error(self, code: str, message: str, line: int) -> None:
         if CATALOGUE[code].severity is Severity.ERROR:
             self.lost = True
-        self._state.add(code, f"document {self._index}: {message}", line=line, path=tuple(self._path[:64]))
+        line = self._state.editor_line(line)
+        self._state.add(code, f"document {self._index}: {message}", line=line, path=tuple(self._path))
+
+
+def _characters(value: Any) -> int:
+    """Of all texts and keys in a value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + _characters(child) for key, child in value.items())
+    return sum(map(_characters, value)) if isinstance(value, list) else 0

@@ -19,7 +19,8 @@ DIGEST_SIZE = 16
 
 
 def canonical_json(value: Any) -> bytes:
-    """The JSON text of a value, equal for equal values. Raises TypeError for what JSON cannot carry."""
+    """The JSON text of a value, equal for equal values. Raises TypeError for what JSON cannot carry, but for NaN and
+    the infinities, which no reader of ours gives: they print as null."""
     return _ENCODER.encode(value)
 
 

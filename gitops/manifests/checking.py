@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gitops.manifests import codes, scalars
-from gitops.manifests.lines import Path
+from gitops.manifests.file_state import DEFAULT_LIMITS
+from gitops.manifests.lines import Path, bounded
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
@@ -17,15 +18,15 @@ def check_object(document: RawDocument) -> tuple[Finding, ...]:
 
     A file that holds something else is never skipped: with it the objects its author meant would silently be pruned.
     """
-    return tuple(
-        finding(
-            code,
-            f"document {document.index}: {message}",
-            Origin(document.file, document.lines.line_of(path)),
-            path=path,
-        )
-        for code, path, message in _problems(document)
-    )
+    found: list[Finding] = []
+    for code, path, message in _problems(document):
+        if len(found) == DEFAULT_LIMITS.findings:
+            code, path, message = codes.TOO_MANY_FINDINGS, (), "further errors are not listed"
+        origin = Origin(document.file, document.lines.line_of(path))
+        found.append(finding(code, f"document {document.index}: {message}", origin, path=bounded(path)))
+        if code == codes.TOO_MANY_FINDINGS:
+            break
+    return tuple(found)
 
 
 def _problems(document: RawDocument) -> Iterator[tuple[str, Path, str]]:

@@ -131,6 +131,13 @@ DIRECTIVE = define(
 COMPLEX_KEY = define(
     "GO1021", Severity.ERROR, "map key is a map or list", "Only text can be a key.", example="`[a, b]: c`"
 )
+KUBECTL_REFUSES = define(
+    "GO1023",
+    Severity.ERROR,
+    "YAML that kubectl refuses",
+    "kubectl cuts files at `---` lines and reads an older YAML. Write it as the message says.",
+    "`--- {a: 1}`",
+)
 
 NOT_AN_OBJECT = define(
     "GO1101",
@@ -149,8 +156,8 @@ LIST_WITHOUT_KIND = define(
 BAD_ITEMS = define(
     "GO1103",
     Severity.ERROR,
-    "items of a List are not objects",
-    "`items` is a list of objects.",
+    "items that are not the objects of a List",
+    "`items` at the root is the list of objects of a `kind: List`; kubectl knows no other meaning of it.",
     example="`kind: List` with `items: [web, api]`",
 )
 GENERATE_NAME = define(

@@ -11,7 +11,7 @@ from yaml.error import MarkedYAMLError
 from yaml.reader import ReaderError
 
 from gitops.manifests import codes
-from gitops.manifests.building import FileState, UnreadableError
+from gitops.manifests.file_state import FileState, UnreadableError
 
 _WIDE_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BARE_RETURN = re.compile(r"\r(?!\n)")
@@ -49,7 +49,7 @@ def report_syntax(error: YAMLError, text: str, state: FileState) -> None:
         at, problem = len(before.decode("utf-8", "ignore")), str(error.reason)
     else:
         at, problem = 0, "not YAML"
-    line, column = _place(text, at)
+    line, column = _place(text, min(at, len(text) - 1))  # never a line after the last
     if text[at : at + 1] == "\t":
         state.add(codes.TAB, f"a tab character at column {column}: {problem}", line=line)
         return

@@ -29,6 +29,14 @@ def dotted(path: Path) -> str:
     return text
 
 
+def bounded(path: Path) -> Path:
+    """A path for a finding: keys may have megabytes, and levels may be many."""
+    return tuple(part if isinstance(part, int) else part[:_LONGEST_KEY] for part in path[:_LONGEST_PATH])
+
+
+_LONGEST_PATH = 64
+_LONGEST_KEY = 320  # a label's key may have 253 + 1 + 63 characters
+
 ROOT = 0
 """Hash of the empty path."""
 

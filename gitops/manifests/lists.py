@@ -1,7 +1,8 @@
 """`kind: List` documents: the wrapper is packaging, its items are the objects.
 
-kubectl's rule: whatever has `items` is a list. Ours is narrower, because a custom resource may have a field `items` of
-its own: `kind: List`, or a kind that ends in List beside a list of objects.
+kubectl's rule (unstructuredJSONScheme.decode): whatever has `items` is a list, and its items are all that is applied.
+So a List, or a kind that ends in List, is taken apart; any other kind with `items` is refused, since kubectl would drop
+the object and apply what is in it. Unlike kubectl, a List may be an item of a List.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gitops.manifests import codes
-from gitops.manifests.building import FileState
+from gitops.manifests import codes, scalars
+from gitops.manifests.file_state import FileState
 from gitops.manifests.lines import NO_TEXTS, ROOT, LineMap, Path, hash_of, pack, step, unpack
 from gitops.manifests.raw import RawDocument
 
@@ -37,10 +38,15 @@ class _Flattening:
         kind, items = body.get("kind"), body.get("items")
         if not isinstance(kind, str):
             return self._refuse(codes.LIST_WITHOUT_KIND, "a list of objects without kind", path)
+        if not kind.endswith("List"):
+            message = f"a {scalars.shown(kind)} with `items`, which kubectl takes for a list of other objects"
+            return self._refuse(codes.BAD_ITEMS, message, (*path, "items"))
         if "items" in body and items is None:
             items = []
         if not isinstance(items, list):
-            return self._refuse(codes.BAD_ITEMS, f"a {kind} whose `items` is not a list", (*path, "items"))
+            return self._refuse(
+                codes.BAD_ITEMS, f"a {scalars.shown(kind)} whose `items` is not a list", (*path, "items")
+            )
         good = True
         for position, item in enumerate(items):
             here = (*path, "items", position)
@@ -86,16 +92,11 @@ class _Flattening:
 def _is_list(body: Any) -> bool:
     if not isinstance(body, dict):
         return False
-    kind, items = body.get("kind"), body.get("items")
-    if kind == "List":
-        return True
-    if isinstance(kind, str):
-        return kind.endswith("List") and "items" in body and (items is None or _objects(items))
-    return "kind" not in body and "Kind" not in body and isinstance(items, list) and _objects(items)
-
-
-def _objects(items: Any) -> bool:
-    return isinstance(items, list) and all(isinstance(i, dict) for i in items)
+    if isinstance(body.get("kind"), str):
+        return "items" in body or body["kind"] == "List"
+    items = body.get("items")
+    is_list = isinstance(items, list) and all(isinstance(item, dict) for item in items)
+    return is_list and "kind" not in body and "Kind" not in body  # else it is no object at all: see checking.py
 
 
 def _with_implied_kind(item: dict[str, Any], list_kind: str, api_version: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -66,7 +67,7 @@ def equal_quantities(a: str | int | float, b: str | int | float) -> bool:
 def _parse(value: str | int | float) -> _Parsed:
     if isinstance(value, bool):
         raise NotAQuantityError("a boolean is no quantity")
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else _go_prints(value)
     found = _QUANTITY.match(text) if len(text) <= 60 else None
     if found is None:
         raise NotAQuantityError(f"{text[:60]!r} is no quantity")
@@ -88,6 +89,11 @@ def _parse(value: str | int | float) -> _Parsed:
     if format == "binary" and 0 < size < 1:
         format = "decimal"
     return _Parsed(-size if sign == "-" else size, format, text if kept else "")
+
+
+def _go_prints(number: int | float) -> str:
+    """A number as kubectl sends it (encoding/json): with an exponent only below 10^-6, and where it is no quantity."""
+    return format(Decimal(repr(number)), "f") if abs(number) >= 1e-6 else repr(number)
 
 
 def _interpret(suffix: str, text: str) -> tuple[_Format, Fraction, int]:
@@ -191,7 +197,9 @@ def _walk(value: Any, *, parent: str, lists: frozenset[str]) -> Any:
         elif kind is list:
             after = _walk(child, parent=key, lists=lists)
         elif key in _SINGLE and parent in _SINGLE[key]:
-            if parent == "target" and value.get("type") not in _METRIC_TARGETS:
+            if (
+                parent == "target" and str(value.get("type")) not in _METRIC_TARGETS
+            ):  # a list is hostile, and unhashable
                 continue
             after = _rewrite(child)
         else:

@@ -15,8 +15,9 @@ from typing import Any
 from yaml import CSafeLoader, YAMLError
 from yaml.events import DocumentStartEvent, StreamEndEvent
 
-from gitops.manifests import codes, encoding, lists
-from gitops.manifests.building import DEFAULT_LIMITS, DocumentBuilder, FileState, Limits, UnreadableError, line_of
+from gitops.manifests import codes, dialect, encoding, lists
+from gitops.manifests.building import DocumentBuilder, line_of
+from gitops.manifests.file_state import DEFAULT_LIMITS, FileState, Limits, UnreadableError
 from gitops.manifests.lines import NO_TEXTS, LineMap, pack
 from gitops.manifests.raw import RawDocument
 from gitops.model.findings import Finding
@@ -46,7 +47,9 @@ def read_documents(data: bytes, *, file: str, limits: Limits = DEFAULT_LIMITS) -
     documents: list[RawDocument] = []
     lost: list[int] = []
     try:
-        for document, index in _documents(encoding.text_of(data, state), state):
+        text = dialect.as_kubectl_splits(encoding.text_of(data, state), state)
+        state.note_breaks(text)
+        for document, index in _documents(text, state):
             if document is None:
                 lost.append(index)
             else:
@@ -59,6 +62,7 @@ def read_documents(data: bytes, *, file: str, limits: Limits = DEFAULT_LIMITS) -
 def _documents(text: str, state: FileState) -> Iterator[tuple[list[RawDocument] | None, int]]:
     """The documents of a text with their numbers, in place of a refused one None."""
     loader = CSafeLoader(text)
+    doubtful = text if dialect.may_differ(text) else ""
     index = 0
     try:
         while True:
@@ -68,22 +72,26 @@ def _documents(text: str, state: FileState) -> Iterator[tuple[list[RawDocument] 
             if type(event) is not DocumentStartEvent:
                 continue
             index += 1
+            line = state.editor_line(line_of(event))
             if event.version is not None:
-                state.add(
-                    codes.DIRECTIVE,
-                    f"document {index}: the %YAML directive has no effect",
-                    line=line_of(event),
-                )
-            builder = DocumentBuilder(state, loader.get_event, index)
+                state.add(codes.DIRECTIVE, f"document {index}: the %YAML directive has no effect", line=line)
+            if event.tags:
+                state.add(codes.TAG, f"document {index}: the %TAG directive is not supported", line=line)
+            builder = DocumentBuilder(state, loader.get_event, index, doubtful=doubtful)
             body = builder.build(loader.get_event())
-            if builder.lost:
+            if builder.lost or event.tags:
                 yield None, index
             elif body is not None:
-                lines = LineMap(pack(builder.lines), builder.line, texts=builder.texts or NO_TEXTS)
-                raw = RawDocument(body, index, builder.line, lines, state.file)
-                yield lists.flatten(raw, state), index
+                yield lists.flatten(_raw(body, builder, state, index), state), index
     except YAMLError as error:
         encoding.report_syntax(error, text, state)
         raise UnreadableError from error
     finally:
         loader.dispose()
+
+
+def _raw(body: Any, builder: DocumentBuilder, state: FileState, index: int) -> RawDocument:
+    lines, line = builder.lines, state.editor_line(builder.line)
+    if state.odd_lines:
+        lines = {path: state.editor_line(n) for path, n in lines.items()}
+    return RawDocument(body, index, line, LineMap(pack(lines), line, texts=builder.texts or NO_TEXTS), state.file)

@@ -8,6 +8,7 @@ Refused is what kubectl reads in a way that nobody can mean: infinities, NaN, in
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from gitops.manifests import codes
 
@@ -56,6 +57,8 @@ def _number(text: str) -> Scalar:
             return _float(text, text.replace("_", ""))
     else:
         plain = text.replace("_", "")
+        if plain.startswith(("0b+", "0b-")):  # go-yaml strips `0b` and leaves the sign to ParseInt
+            plain = f"{plain[2]}0b{plain[3:]}"
         if found := _INTEGER.match(plain):
             return _integer(text, found)
         if _FLOAT.match(plain):
@@ -73,11 +76,12 @@ _BASES = (2, 8, 16, 8, 10)
 def _integer(text: str, found: re.Match[str]) -> Scalar:
     sign, *digits = found.groups()
     position = next(i for i, group in enumerate(digits) if group is not None)
-    if position < 3 and len(digits[position]) > 64:
-        return text  # beyond 64 bits Go takes a number with a prefix for text
-    if len(digits[position]) > 24:
+    significant = digits[position].lstrip("0") or "0"
+    if len(significant) > 64:
+        if position < 3:
+            return text  # beyond 64 bits Go takes a number with a prefix for text
         raise _too_large(text)
-    value = int(digits[position], _BASES[position])
+    value = int(significant, _BASES[position])
     if sign == "-":
         value = -value
     if _INT64_MIN <= value <= _INT64_MAX:
@@ -93,8 +97,10 @@ def _float(text: str, plain: str) -> Scalar:
         return text  # out of range is an error for Go's ParseFloat, after which it is text
     if not value.is_integer():
         return value
-    if _INT64_MIN <= value <= _INT64_MAX:
-        return int(value)
+    # Beyond 2^53 kubectl sends the shortest digits that stand for the float, filled up with zeros.
+    whole = int(Decimal(repr(value)))
+    if _INT64_MIN <= whole <= _INT64_MAX:
+        return whole
     raise _too_large(text)
 
 

@@ -50,11 +50,12 @@ class NameLimit(Document):
     """The object's name plus the longest name found at `parts` may not exceed `limit` characters.
 
     `parts` is a path with `*` for every item of a list or every key of a map; ending in `*` means the keys themselves.
+    Without it the object's name alone is limited.
     """
 
     group: Checked[str]
     kind: Checked[NonBlank]
-    parts: Checked[NonBlank]
+    parts: Checked[str] = ""
     limit: Checked[Annotated[int, Field(ge=1)]]
     unlessAnnotation: Checked[str] = ""
     """`key=value`: does not hold for an object with this annotation."""

@@ -11,8 +11,8 @@ from typing import Any
 import jsonpatch
 from jsonpointer import JsonPointerException
 
-from gitops.manifests.building import DEFAULT_LIMITS
 from gitops.manifests.canonical import canonical_json
+from gitops.manifests.file_state import DEFAULT_LIMITS
 from gitops.manifests.lines import Path
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin

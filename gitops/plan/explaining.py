@@ -34,14 +34,13 @@ class Trace:
 
     def of(self, key: UnitKey, item: DesiredObject) -> MergedObject | None:
         """What an object of a unit was merged from; None for one that no manifest declares."""
-        specification = key.instance.rpartition("-")[0] if key.instance else ""
-        for name in (specification, "task"):
-            for cluster in (key.cluster, ""):
-                for merged in self.merged.get((key.workload, name, cluster), ()):
-                    ref = merged.base.ref
-                    same = (ref.group_kind, ref.name) == (item.ref.group_kind, item.ref.name)
-                    if (same and ref.namespace in ("", item.ref.namespace)) or (same and not item.ref.namespace):
-                        return merged
+        specification = key.instance.rpartition("-")[0]
+        for cluster in (key.cluster, ""):
+            for merged in self.merged.get((key.workload, specification, cluster), ()):
+                ref = merged.base.ref
+                same_place = not item.ref.namespace or ref.namespace in ("", item.ref.namespace)
+                if same_place and (ref.group_kind, ref.name) == (item.ref.group_kind, item.ref.name):
+                    return merged
         return None
 
 

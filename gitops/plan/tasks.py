@@ -37,8 +37,8 @@ from gitops.policy import codes as policy_codes
 from gitops.policy.placement import NO_PINS, Pins, Selection, eligible, place, place_on_each
 
 TASK_FILE = "task.yaml"
-SPECIFICATION = "task"
-"""Name of the one GPU specification, for placement and patch lists."""
+SPECIFICATION = ""
+"""Name of the one GPU specification, for placement and patch lists: a task has no other."""
 
 _AT: Path = ("spec", "gpuSpecification")
 

@@ -87,8 +87,7 @@ class _Judge:
         self._own_annotations()
         self._walk(self.body, (), "")
         self._by_kind()
-        for limit in self.registry.name_limits(self.ref.group_kind):
-            self._name_limit(limit)
+        self._name_limits()
         return self.out
 
     # -- labels and annotations ---------------------------------------------------------------------------------------
@@ -181,16 +180,26 @@ class _Judge:
         if isinstance(role, dict) and (role.get("kind"), role.get("name")) == ("ClusterRole", "cluster-admin"):
             self.say(codes.WIDE_RIGHTS, "binds cluster-admin", "roleRef")
 
-    def _name_limit(self, limit: NameLimit) -> None:
+    def _name_limits(self) -> None:
+        """For each name the tightest limit that it breaks."""
+        told: set[Path] = set()
+        for limit in sorted(self.registry.name_limits(self.ref.group_kind), key=lambda each: each.limit):
+            for path, name in self._limited(limit):
+                total = len(self.ref.name) + len(name)
+                if total > limit.limit and path not in told:
+                    told.add(path)
+                    what = f"name and {name} have {total} characters together" if name else f"the name has {total}"
+                    self.say(codes.NAME_TOO_LONG, f"{what}, {limit.limit} are allowed", *path)
+
+    def _limited(self, limit: NameLimit) -> list[tuple[Path, str]]:
+        """What is added to the object's name to be limited."""
         if limit.unlessAnnotation:
             key, _, value = limit.unlessAnnotation.partition("=")
             if self.body["metadata"].get("annotations", {}).get(key) == value:
-                return
-        for path, name in _names_at(self.body, limit.parts.strip("/").split("/"), ()):
-            total = len(self.ref.name) + len(name)
-            if total > limit.limit:
-                message = f"name and {name} have {total} characters together, {limit.limit} are allowed"
-                self.say(codes.NAME_TOO_LONG, message, *path)
+                return []
+        if not limit.parts:
+            return [(("metadata", "name"), "")]
+        return _names_at(self.body, limit.parts.strip("/").split("/"), ())
 
 
 def _names_at(value: Any, parts: list[str], path: Path) -> list[tuple[Path, str]]:

@@ -43,3 +43,15 @@ def test_owner_references_of_another_cluster_would_delete_the_object():
 def test_labels_that_are_no_map():
     text = "apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  labels: [a]\n"
     assert check(text) == [(codes.METADATA_NOT_TEXT, 5)]
+
+
+def test_the_number_of_findings_and_the_length_of_keys_are_bounded():
+    labels = "".join(f"    l{n}: {n}\n" for n in range(5_000))
+    found = check(f"apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  labels:\n{labels}")
+    assert [code for code, _ in found] == [codes.METADATA_NOT_TEXT] * 100 + [codes.TOO_MANY_FINDINGS]
+    (document,) = read_documents(
+        b"apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  labels:\n    ? " + b"x" * 10_000 + b"\n    : 1\n", file="a"
+    ).documents
+    (finding,) = check_object(document)
+    assert finding.path == ("metadata", "labels", "x" * 320)
+    assert len(finding.message) < 1_000

@@ -27,7 +27,17 @@ def test_as_printed_by_kubernetes(text, printed):
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(1, "1"), (0, "0"), (0.5, "500m"), (1000, "1k"), (1e-07, "100e-9"), (-2, "-2"), (2.5, "2500m")]
+    ("number", "text"),
+    [
+        (1, "1"),
+        (0, "0"),
+        (0.5, "500m"),
+        (1000, "1k"),
+        (-2, "-2"),
+        (2.5, "2500m"),
+        (1e-05, "10u"),  # Go prints 0.00001, Python 1e-05, whose form the server would keep
+        (1e-07, "100e-9"),
+    ],
 )
 def test_numbers(number, text):
     assert canonical_quantity(number) == text
@@ -130,6 +140,7 @@ def test_dynamo_graphs_of_both_versions():
         {"spec": {"default": {"cpu": 1}, "max": {"cpu": 2}}},
         {"spec": {"capacity": 3, "overhead": "1000m", "sizeLimit": "unlimited"}},
         {"data": {"limits": "cpu: 1000m"}},
+        {"spec": {"target": {"type": ["Value"], "value": 1}}},
     ],
 )
 def test_what_is_no_resource_list_is_left_alone(body):

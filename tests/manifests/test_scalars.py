@@ -28,6 +28,12 @@ from gitops.manifests import codes, scalars
         ("0X1f", 31),
         ("-0x10", -16),
         ("0b101", 5),
+        ("0b-101", -5),  # go-yaml leaves what follows `0b` to ParseInt, which knows signs
+        ("0b+1", 1),
+        ("-0b-1", "-0b-1"),
+        ("0b" + "1" * 40, 2**40 - 1),
+        ("0x" + "0" * 80 + "1", 1),
+        ("0" * 80 + "1", 1),
         ("0b2", "0b2"),
         ("0o8", "0o8"),
         ("0x", "0x"),
@@ -49,6 +55,8 @@ from gitops.manifests import codes, scalars
         ("1e400", "1e400"),
         ("1e-400", 0),
         ("1e18", 10**18),
+        ("1.2345678901234567e18", 1234567890123456800),  # the shortest digits of the float, then zeros
+        ("9223372036854774784.0", 9223372036854775000),
         ("0x1p-2", "0x1p-2"),
         ("0x10000000000000000", "0x10000000000000000"),
         ("-0x8000000000000000", -(2**63)),
@@ -81,6 +89,7 @@ def test_values(text, value):
         ("9223372036854775808", codes.NUMBER_TOO_LARGE),
         ("01777777777777777777777", codes.NUMBER_TOO_LARGE),
         ("1e30", codes.NUMBER_TOO_LARGE),
+        ("-9223372036854775808.0", codes.NUMBER_TOO_LARGE),
     ],
 )
 def test_refused(text, code):

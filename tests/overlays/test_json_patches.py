@@ -515,6 +515,13 @@ def test_an_override_shows_what_was_put_there_then():
     result = apply("- {op: replace, path: /spec/args, value: [a]}\n- {op: add, path: /spec/args/-, value: b}\n")
     assert [o.after for o in result.overridden] == [["a"]]
     assert result.body["spec"]["args"] == ["a", "b"]
+    start, merge = document(BASE, "base.yaml"), document("spec: {args: [a]}\n", "merge.yaml")
+    patches = [
+        MergePatchSource(merge.body, Provenance.of_document(merge)),
+        source("- {op: add, path: /spec/args/-, value: b}\n"),
+    ]
+    result = apply_patches(start.body, Provenance.of_document(start), patches)
+    assert [o.after for o in result.overridden] == [["a"]]
 
 
 # -- bounds ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from gitops.model.findings import Origin
 from gitops.overlays import codes
 from gitops.overlays.applying import PatchSource, apply_patches
 from gitops.overlays.json_patches import read_operations
-from gitops.overlays.patches import MergePatchSource, Target, content_problems
+from gitops.overlays.patches import RESERVED_PREFIXES, MergePatchSource, Target, content_problems
 from gitops.overlays.pointers import written
 from gitops.overlays.provenance import Provenance
 from gitops.overlays.shapes import ListKind, Shape, merged_order
@@ -372,9 +372,7 @@ def out_of_reach(body: Any) -> Any:
     metadata = body["metadata"]
     kept = {key: metadata.get(key) for key in ("name", "namespace", "generateName", "finalizers", "ownerReferences")}
     marks = [
-        sorted(
-            (k, v) for k, v in metadata.get(field, {}).items() if k.startswith(("gitops/", "applyset.kubernetes.io/"))
-        )
+        {key: value for key, value in metadata.get(field, {}).items() if key.startswith(RESERVED_PREFIXES)}
         for field in ("labels", "annotations")
     ]
     return [body.get("apiVersion"), body.get("kind"), kept, marks]

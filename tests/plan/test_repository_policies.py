@@ -102,7 +102,7 @@ def test_companions_and_children_cannot_be_added(compile_small):
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({"policies/x.yaml": "a: [\n"}, [("GO1005", "policies/x.yaml:2")]),
+        ({"policies/x.yaml": "a: [\n"}, [("GO1005", "policies/x.yaml:1")]),
         ({"policies/x.yaml": "kind: ConfigMap\n"}, [("GO2005", "policies/x.yaml:1")]),
         ({"policies/x.yaml": "- 1\n"}, [("GO2005", "policies/x.yaml:1")]),
         ({"policies/x.json": "{}"}, [("GO2108", "policies/x.json")]),
