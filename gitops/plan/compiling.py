@@ -186,11 +186,11 @@ class Compiler:
         if isinstance(source, FunctionSource):
             planned = plan_function(context, source, pins)
             keys = [(i.key, i.content_key) for i in planned.instances]
-            key = _cache_key(context, folder, keys, planned.findings)
+            key = _cache_key(context, folder, keys, planned.findings, [i.demand for i in planned.instances])
             return self._cached(key) or self._keep(key, compile_function(context, source, planned))
         if isinstance(source, TaskSource):
             chosen = plan_task(context, source, pins)
-            key = _cache_key(context, folder, chosen.units, chosen.findings)
+            key = _cache_key(context, folder, chosen.units, chosen.findings, chosen.demands)
             return self._cached(key) or self._keep(key, compile_task(context, source, chosen))
         selected = plan_bundle(context, source)
         key = _cache_key(context, folder, selected.units, selected.findings)
@@ -333,15 +333,18 @@ def _cache_key(
     folder: WorkloadFolder,
     units: Sequence[tuple[UnitKey, str]],
     findings: Iterable[Finding],
+    demands: Iterable[Demand] = (),
 ) -> tuple[WorkloadRef, bytes]:
-    """Everything a result depends on: the folder (lines included), its units' keys, and lines of Cluster documents."""
+    """Everything a result depends on: the folder (lines included), its units' keys, and of each cluster the lines of
+    its document and the GPUs of an instance."""
     keys = [[str(unit), content] for unit, content in units]
-    places: set[str] = set()
+    places: dict[str, str] = {}
     if folder.ref.kind is not WorkloadKind.BUNDLE:
-        places = {context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
+        places = {unit.cluster: context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
     remarks = [str(f) for f in findings]
+    gpus = [[d.cluster, d.gpu, d.gpus] for d in demands]
     policy = context.registry.policy_digest.hex()
-    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, sorted(places)]
+    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, places, gpus]
     return folder.ref, digest(canonical_json(material))
 
 

@@ -12,8 +12,9 @@ from gitops.model.findings import Finding, Origin
 from gitops.model.functions import Function, FunctionDeployment, GpuSpecification
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
 from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
+from gitops.plan.instance_objects import demand
 from gitops.plan.naming import instance_namespace
-from gitops.plan.workloads import Context, content_key, stricter, target_problems, unknown_clusters
+from gitops.plan.workloads import Context, Demand, content_key, stricter, target_problems, unknown_clusters
 from gitops.policy import codes as policy_codes
 from gitops.policy.placement import Pins, Placement, Selection, eligible, place, place_on_each
 
@@ -27,6 +28,7 @@ class Instance:
     namespace: str
     key: UnitKey
     content_key: str
+    demand: Demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class _Planner:
             document.namespaceTemplate.model_dump(mode="json"),
             manifests=self.source.manifests,
         )
-        return Instance(spec, placement, namespace, key, content)
+        return Instance(spec, placement, namespace, key, content, demand(self.context, spec, cluster))
 
     def check(self) -> None:
         for position, spec in enumerate(self.deployment.spec.gpuSpecifications):

@@ -24,6 +24,7 @@ from gitops.plan.resolving import resolve_files
 from gitops.plan.units import Unit
 from gitops.plan.workloads import (
     Context,
+    Demand,
     WorkloadResult,
     check_name,
     check_sources,
@@ -58,10 +59,11 @@ class TaskSource:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """Units of a task with their content keys."""
+    """Units of a task with their content keys, and the GPUs that they ask for."""
 
     units: tuple[tuple[UnitKey, str], ...] = ()
     findings: tuple[Finding, ...] = ()
+    demands: tuple[Demand, ...] = ()
 
 
 def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
@@ -126,7 +128,8 @@ def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> Tas
         )
     )
     units = [_key(context, source, task, source.overlays, placement.cluster) for placement in chosen]
-    return TaskPlan(tuple(units), tuple(findings))
+    demands = tuple(demand(context, target, placement.cluster) for placement in chosen)
+    return TaskPlan(tuple(units), tuple(findings), demands)
 
 
 def _key(
@@ -190,5 +193,4 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
     findings += chains.findings
     if any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult((), tuple(findings))
-    demands = tuple(demand(context, task.spec.gpuSpecification, key.cluster) for key, _ in plan.units)
-    return WorkloadResult(tuple(units), tuple(findings), demands)
+    return WorkloadResult(tuple(units), tuple(findings), plan.demands)

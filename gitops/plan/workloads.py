@@ -43,7 +43,7 @@ class ClusterEntry:
     file: str
     lines: LineMap
     objects: tuple[CleanObject, ...] = ()  # of its namespace template, without a namespace
-    template_lines: bytes = b""  # digest of the lines of the template's values
+    template_lines: bytes = b""  # digest of the paths in the template with their lines
 
     @property
     def template(self) -> Origin:
