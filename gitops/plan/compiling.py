@@ -149,7 +149,7 @@ class Compiler:
     ) -> tuple[Context, Installs]:
         policies = read_policies(self._loader, tree, layout.policies, self._registry)
         run.findings += policies.findings
-        run.policies_usable = policies.usable
+        run.policies_usable = policies.usable and layout.policies_whole
         clusters: dict[str, ClusterEntry] = {}
         broken = set(layout.broken_clusters)
         for name, entry in layout.clusters.items():
@@ -178,7 +178,8 @@ class Compiler:
         )
         folders = {r: f for r, f in layout.workloads.items() if r.kind is WorkloadKind.OPERATOR}
         installs = read_installs(context, {r: f for r, f in folders.items() if r not in layout.unreadable})
-        return replace(context, versions=installs.versions), installs
+        unusable = installs.unusable | layout.broken_installs
+        return replace(context, versions=installs.versions, unusable_installs=unusable), installs
 
     def _workload(self, context: Context, folder: WorkloadFolder, pins: Pins) -> WorkloadResult:
         """From the cache when the folder, its placement and all that its units are made from are as before."""
@@ -231,7 +232,7 @@ def _surroundings(context: Context, layout: Layout) -> bytes:
     """Digest of everything outside its folder that a workload is compiled from."""
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
-    unknown = [sorted(context.unreadable), sorted(context.unheard)]
+    unknown = [sorted(context.unreadable), sorted(context.unheard), sorted(context.unusable_installs)]
     names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
     return digest(canonical_json([context.reconciler, policy, clusters, unknown, names]))
 
@@ -322,7 +323,7 @@ class _Run:
             held=frozenset(self.held),
             left_alone=frozenset(self.left_alone),
             not_run=not_run,
-            complete=self.complete and not context.unreadable,
+            complete=self.complete and not context.unreadable and not context.unusable_installs,
             unreadable_clusters=context.unreadable,
             named=self.named,
         )

@@ -28,7 +28,7 @@ _NAMESPACE: Path = ("metadata", "namespace")
 
 @dataclass(slots=True)
 class Trace:
-    """Merged objects by workload, GPU specification ("" = it has none) and cluster ("" = it has no patches of its own)."""
+    """Merged objects by workload, GPU specification ("" = none) and cluster ("" = one without patches of its own)."""
 
     merged: dict[tuple[WorkloadRef, str, str], tuple[MergedObject, ...]] = field(default_factory=dict)
 

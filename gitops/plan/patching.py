@@ -21,7 +21,7 @@ from gitops.model.patches import InlineMergePatch, JsonPatch, MergePatchFile, Pa
 from gitops.model.trees import FileTree
 from gitops.overlays.applying import PatchSource, apply_patches
 from gitops.overlays.codes import NOT_OPERATIONS
-from gitops.overlays.json_patches import JsonPatchSource, read_operations
+from gitops.overlays.json_patches import read_operations
 from gitops.overlays.overriding import Override
 from gitops.overlays.patches import MergePatchSource, Target, check_patch, check_target, read_patch
 from gitops.overlays.provenance import Provenance

@@ -113,7 +113,8 @@ def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> Tas
     types = context.registry.types
     implied = [types[name].spec.clusterAttribute for name in spec.operatorTypes or ()]
     fits = eligible(Selection.of(target, implied=implied), context.documents, context.versions)
-    if not fits.clusters and not context.unreadable:
+    hidden = context.unreadable | (fits.unversioned if context.unusable_installs else frozenset())
+    if not fits.clusters and not hidden:
         say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {fits.why_none()}", _AT)
     chosen = (
         place_on_each(count=1, clusters=fits.clusters)
@@ -124,7 +125,7 @@ def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> Tas
             count=1,
             clusters=fits.clusters,
             pins=pins.get((ref, SPECIFICATION), {}),
-            place_new=not context.unreadable,
+            place_new=not hidden,
         )
     )
     units = [_key(context, source, task, source.overlays, placement.cluster) for placement in chosen]

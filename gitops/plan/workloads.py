@@ -64,6 +64,7 @@ class Context:
     unheard: frozenset[ClusterName]  # clusters that have not told yet what lives there
     validation: frozenset[str] = frozenset()  # names of validation policies
     versions: Versions = field(default_factory=dict)  # of operators
+    unusable_installs: frozenset[str] = frozenset()  # files that would say more of them
     trace: Trace | None = None  # keeps what overlays overrode
 
     @property
