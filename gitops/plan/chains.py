@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
-from gitops.model.findings import Finding, Severity
+from gitops.model.findings import Finding
 from gitops.model.patches import Patch
 from gitops.model.serving import GpuTarget
 from gitops.plan.bases import Base
@@ -107,10 +107,8 @@ class Chains:
         before = len(self._reader.findings)
         lists = self._overlays.applying(specification, cluster) if self._overlays is not None else []
         patches: list[BoundPatch] = [bound for one in lists for bound in self._reader.read(one)]
-        found = self._reader.findings[before:]
-        self.findings += [*found, *hidden_credentials(self._base.objects, patches, workload)]
-        if any(f.severity == Severity.ERROR for f in found):
-            return ()
+        self.findings += self._reader.findings[before:]
+        self.findings += hidden_credentials(self._base.objects, patches, workload)
         merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)
         if self._context.trace is not None:
             self._context.trace.merged[workload, specification, cluster] = merged
