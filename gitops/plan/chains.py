@@ -21,6 +21,7 @@ from gitops.plan.layout import WorkloadFolder
 from gitops.plan.patching import BoundPatch, PatchReader, merge
 from gitops.plan.resolving import PatchList
 from gitops.plan.workloads import Context, patch_material
+from gitops.policy import codes as policy_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,12 @@ class Chains:
         lists = self._overlays.applying(specification, cluster) if self._overlays is not None else []
         patches: list[BoundPatch] = [bound for one in lists for bound in self._reader.read(one)]
         self.findings += self._reader.findings[before:]
-        self.findings += hidden_credentials(self._base.objects, patches, workload)
         merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)
         if self._context.trace is not None:
             self._context.trace.merged[workload, specification, cluster] = merged
         objects, judged = clean(merged, workload=workload, registry=self._context.registry)
         self.findings += [*remarks, *judged]
+        told = {f.origin for f in judged if f.code == policy_codes.CREDENTIAL}
+        hidden = hidden_credentials(self._base.objects, patches, workload)
+        self.findings += [f for f in hidden if f.origin not in told]
         return objects

@@ -33,7 +33,7 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
     units: list[Unit] = []
     if source.usable:
         findings += gate(context, function.spec.operatorTypes or (), base.objects, source.folder.ref)
-    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         for instance in plan.instances:
             made, problems = _unit(context, source, function, instance, chains, base)
             units += made

@@ -72,7 +72,9 @@ class Layout:
 def is_prose(path: str) -> bool:
     """Files that people keep beside manifests and that are never read: notes, licences, Git's own."""
     name = path.rpartition("/")[2]
-    return name in HARMLESS or name.endswith((".md", ".txt", ".adoc", ".rst")) or name.startswith(("README", "LICENSE"))
+    if name.startswith(("README", "LICENSE")):
+        return not name.endswith((".yaml", ".yml", ".json"))
+    return name in HARMLESS or name.endswith((".md", ".txt", ".adoc", ".rst"))
 
 
 def read_layout(entries: Iterable[TreeEntry]) -> Layout:

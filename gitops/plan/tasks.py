@@ -168,7 +168,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
     units: list[Unit] = []
     if source.usable:
         findings += gate(context, task.spec.operatorTypes or (), base.objects, ref)
-    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         declared = Origin(document.file, document.lines.line_of(_AT))
         namespace = _namespace(source, task)
         for key, content in plan.units:

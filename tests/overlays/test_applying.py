@@ -96,7 +96,7 @@ def test_p04_items_of_a_replaced_list_are_named():
     assert result.provenance.origin_of(("spec", "env", 0, "value")) == Origin("a.yaml", 3)
     (finding,) = override_findings(result.overridden)
     assert finding.code == codes.ITEMS_GONE
-    assert finding.message == "the list spec.env is replaced: A, B disappear (before: base.yaml:7)"
+    assert finding.message == "the list spec.env is replaced and loses A, B (before: base.yaml:7)"
 
 
 def test_p04_origins_of_replaced_list_items_do_not_survive():

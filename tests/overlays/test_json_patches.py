@@ -345,14 +345,14 @@ def test_p13_add_over_a_map_replaces_it_and_the_report_says_what_is_gone():
     assert (override.path, override.vanished) == (("metadata", "annotations"), ("keep",))
     (finding,) = override_findings(result.overridden)
     assert (finding.code, str(finding.origin)) == (codes.KEYS_GONE, "patch.yaml:1")
-    assert finding.message == "the map metadata.annotations is replaced: keep disappear (before: base.yaml:5)"
+    assert finding.message == "the map metadata.annotations is replaced and loses keep (before: base.yaml:5)"
 
 
 def test_p04_p13_a_list_that_is_replaced_tells_which_items_are_gone():
     result = apply("- {op: replace, path: /spec/env, value: [{name: B}]}\n")
     (finding,) = override_findings(result.overridden)
     assert finding.code == codes.ITEMS_GONE
-    assert finding.message == "the list spec.env is replaced: A disappear (before: base.yaml:14)"
+    assert finding.message == "the list spec.env is replaced and loses A (before: base.yaml:14)"
 
 
 TESTED = """\
