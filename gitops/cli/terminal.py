@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gitops.readiness.texts import printable
+from gitops.readiness.texts import printable, without_credentials
 
 if TYPE_CHECKING:
     from gitops.model.findings import Finding, Origin
@@ -53,7 +53,7 @@ def print_findings(findings: Sequence[Finding], read: Callable[[str], bytes], ou
         style = _STYLES[str(finding.severity)]
         head = Text(printable(f"{finding.origin}: "), style="bold")
         head.append(f"{finding.severity} {finding.code}", style=style)
-        head.append(printable(f": {finding.message}"))
+        head.append(printable(f": {without_credentials(finding.message)}"))
         out.print(head, soft_wrap=True)
         if finding.origin.file not in files:
             files[finding.origin.file] = _lines(read, finding.origin.file)

@@ -50,6 +50,9 @@ def report_syntax(error: YAMLError, text: str, state: FileState) -> None:
     else:
         at, problem = 0, "not YAML"
     line, column = _place(text, min(at, len(text) - 1))  # never a line after the last
+    if isinstance(error, MarkedYAMLError) and error.context and error.context_mark is not None:
+        begun, _ = _place(text, error.context_mark.index)
+        problem += f" (begun on line {begun})" if begun < line else ""
     if text[at : at + 1] == "\t":
         state.add(codes.TAB, f"a tab character at column {column}: {problem}", line=line)
         return

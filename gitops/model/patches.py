@@ -61,7 +61,7 @@ def _form(value: Any) -> str:
     """Which form an entry has, for models and for what was read from YAML."""
     if isinstance(value, str):
         return "path"
-    keys = value.keys() if isinstance(value, dict) else type(value).model_fields
+    keys = value.keys() if isinstance(value, dict) else getattr(type(value), "model_fields", ())
     if "patch" in keys:
         return "inline"
     return "json" if "operations" in keys or "target" in keys else "file"

@@ -26,7 +26,7 @@ def override_findings(
             gone = ", ".join(names[:_LISTED]) + more
             is_list = isinstance(override.before, list)
             code = codes.ITEMS_GONE if is_list else codes.KEYS_GONE
-            problems.append((code, f"the {'list' if is_list else 'map'} {where} is replaced: {gone} disappear"))
+            problems.append((code, f"the {'list' if is_list else 'map'} {where} is replaced and loses {gone}"))
         if override.type_changed:
             problems.append((codes.TYPE_CHANGED, f"the type of {where} changes"))
         if override.over_overlay:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gitops.manifests.checking import check_object
 from gitops.manifests.raw import RawDocument
+from gitops.manifests.scalars import shown
 from gitops.model.catalogue import finding
 from gitops.model.documents import API_VERSION
 from gitops.model.findings import Finding, Origin
@@ -62,24 +63,17 @@ class Base:
     complete: bool
 
 
-EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
-"""Git's id of a file of no bytes. One with comments alone is meant; one with nothing may be half of a save."""
-
-
 def read_base(loader: Loader, tree: FileTree, entries: Sequence[TreeEntry], workload: WorkloadRef) -> Base:
     """Read the manifests of a workload in the order given. Two objects of one identity are a finding (GO5001)."""
     objects: list[BaseObject] = []
     findings: list[Finding] = []
     complete = True
     for entry in entries:
-        if entry.content_id == EMPTY_BLOB:
-            message = f"{entry.path.rpartition('/')[2]} is empty"
-            findings.append(finding(codes.EMPTY_FILE, message, Origin(entry.path), workload=workload))
-            complete = False
-            continue
         loaded = loader.load(tree, entry, workload=workload)
         findings += loaded.findings
-        complete = complete and loaded.complete
+        complete = complete and loaded.complete and not loaded.blank
+        if loaded.blank:
+            findings.append(empty_file(entry.path, workload))
         for document in loaded.documents:
             found = _identify(document, workload)
             if isinstance(found, list):
@@ -92,6 +86,12 @@ def read_base(loader: Loader, tree: FileTree, entries: Sequence[TreeEntry], work
         message = f"{workload} declares no object"
         findings.append(finding(codes.NO_OBJECTS, message, Origin(entries[0].path), workload=workload))
     return Base(tuple(objects), tuple(findings), complete)
+
+
+def empty_file(path: str, workload: WorkloadRef | None = None) -> Finding:
+    """One with comments alone is meant; one with nothing may be half of a save."""
+    message = f"{path.rpartition('/')[2]} is empty"
+    return finding(codes.EMPTY_FILE, message, Origin(path), workload=workload)
 
 
 def _identify(document: RawDocument, workload: WorkloadRef) -> BaseObject | list[Finding]:
@@ -110,7 +110,7 @@ def _identify(document: RawDocument, workload: WorkloadRef) -> BaseObject | list
     if not _KIND.match(gvk.kind):
         problems_found.append(("not a kind", ("kind",)))
     if not _valid_name(gvk.group, name):
-        problems_found.append((f"{gvk.kind}: not a valid name", ("metadata", "name")))
+        problems_found.append((f"{gvk.kind}: {shown(name)} is not a valid name", ("metadata", "name")))
     if "namespace" in body["metadata"] and (len(namespace) > 63 or not _LABEL.match(namespace)):
         problems_found.append((f"{gvk.kind} {name[:63]}: not a valid namespace", ("metadata", "namespace")))
     if problems_found:

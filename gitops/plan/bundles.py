@@ -113,7 +113,7 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
     misplaced = places.findings(source)
     findings += [*base.findings, *misplaced]
     units: list[Unit] = []
-    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         chains = Chains(context, source.folder, base, source.overlays)
         for key, content in plan.units:
             objects = chains.objects("", key.cluster)

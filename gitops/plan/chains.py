@@ -21,6 +21,7 @@ from gitops.plan.layout import WorkloadFolder
 from gitops.plan.patching import BoundPatch, PatchReader, merge
 from gitops.plan.resolving import PatchList
 from gitops.plan.workloads import Context, patch_material
+from gitops.policy import codes as policy_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +101,34 @@ class Chains:
                 self.objects(name, "")
         for cluster in self._overlays.clusters if self._overlays is not None else ():
             if not any(made == cluster for _, made in self._objects):
-                self.objects(specifications[0], cluster)
+                self._check_cluster(specifications, cluster)
+
+    def _check_cluster(self, specifications: list[str], cluster: str) -> None:
+        """A cluster's patches where nothing is placed: wrong only if they are with every specification, since those
+        that come there may be the ones that they build on."""
+        before, first = self.findings, None
+        for name in specifications:
+            self.findings = []
+            self.objects(name, cluster)
+            if not any(f.severity == Severity.ERROR for f in self.findings):
+                break
+            first = self.findings if first is None else first
+        else:
+            self.findings = first or []
+        self.findings = [*before, *self.findings]
 
     def _make(self, specification: str, cluster: str) -> tuple[CleanObject, ...]:
         workload = self._folder.ref
         before = len(self._reader.findings)
         lists = self._overlays.applying(specification, cluster) if self._overlays is not None else []
         patches: list[BoundPatch] = [bound for one in lists for bound in self._reader.read(one)]
-        found = self._reader.findings[before:]
-        self.findings += [*found, *hidden_credentials(self._base.objects, patches, workload)]
-        if any(f.severity == Severity.ERROR for f in found):
-            return ()
+        self.findings += self._reader.findings[before:]
         merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)
         if self._context.trace is not None:
             self._context.trace.merged[workload, specification, cluster] = merged
         objects, judged = clean(merged, workload=workload, registry=self._context.registry)
         self.findings += [*remarks, *judged]
+        told = {f.origin for f in judged if f.code == policy_codes.CREDENTIAL}
+        hidden = hidden_credentials(self._base.objects, patches, workload)
+        self.findings += [f for f in hidden if f.origin not in told]
         return objects

@@ -36,7 +36,7 @@ def usable_cluster(
     findings = (*_check(document, cluster, name, repository), *problems)
     if any(f.severity == Severity.ERROR for f in findings):
         return None, findings
-    lines = [document.lines.line_of(path) for path in _paths(document.body, TEMPLATE)]
+    lines = sorted([document.lines.line_of(path), *map(str, path)] for path in _paths(document.body, TEMPLATE))
     entry = ClusterEntry(cluster, document.file, document.lines, objects, digest(canonical_json(lines)))
     return entry, findings
 

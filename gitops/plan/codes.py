@@ -67,7 +67,7 @@ NOT_SUPPORTED = define(
     E,
     "Known, but not supported by this version",
     "Remove the field; it would be ignored otherwise.",
-    example="`helmChart: oci://registry.example/chart`",
+    example="`backend: group-1` in a GPU specification",
 )
 RECORDED_ONLY = define(
     "GO2010",
@@ -115,7 +115,8 @@ NO_WORKLOAD_DOCUMENT = define(
     "GO2016",
     E,
     "The folder has no workload document",
-    "Add function.yaml (in functions/<name>/) or bundle.yaml (in bundles/<name>/), or remove the folder.",
+    "Add function.yaml in functions/<name>/, bundle.yaml in bundles/<name>/ or task.yaml in tasks/<name>/ (with the "
+    "ending .yaml), or remove the folder.",
     example="`functions/chat/manifests/graph.yaml`, and no `functions/chat/function.yaml`",
 )
 MIN_ABOVE_MAX = define(
@@ -205,7 +206,7 @@ BAD_PATH = define(
     "GO2105",
     E,
     "Not a path inside the workload's folder",
-    "Write a plain relative path with `/`; no `..`, no leading `/`, no URL.",
+    "Write a plain relative path with `/`; no `..`, no leading `/`, no pattern, no URL.",
     example="`manifests: [../shared/graph.yaml]`",
 )
 UNNAMED_FILE = define(
@@ -246,15 +247,16 @@ NAMED_TWICE = define(
 EMPTY_FILE = define(
     "GO2112",
     E,
-    "An empty manifest file",
-    "An editor or a tool that failed may have emptied it. To delete its objects, remove the file.",
-    example="a manifest of no bytes",
+    "An empty file",
+    "An editor or a tool that failed may have emptied it. If nothing of it is wanted any more, remove the file.",
+    example="a manifest of no bytes, or of white space only",
 )
 MISPLACED = define(
     "GO2111",
     E,
     "A workload document outside its place",
-    "Workloads are functions/<name>/function.yaml and bundles/<name>/bundle.yaml. Until then nothing is pruned.",
+    "Workloads are functions/<name>/function.yaml, bundles/<name>/bundle.yaml and tasks/<name>/task.yaml. Until then "
+    "nothing is pruned.",
     example="`archive/chat/function.yaml`",
 )
 

@@ -149,7 +149,7 @@ class Compiler:
     ) -> tuple[Context, Installs]:
         policies = read_policies(self._loader, tree, layout.policies, self._registry)
         run.findings += policies.findings
-        run.policies_usable = policies.usable
+        run.policies_usable = policies.usable and layout.policies_whole
         clusters: dict[str, ClusterEntry] = {}
         broken = set(layout.broken_clusters)
         for name, entry in layout.clusters.items():
@@ -178,7 +178,8 @@ class Compiler:
         )
         folders = {r: f for r, f in layout.workloads.items() if r.kind is WorkloadKind.OPERATOR}
         installs = read_installs(context, {r: f for r, f in folders.items() if r not in layout.unreadable})
-        return replace(context, versions=installs.versions), installs
+        unusable = installs.unusable | layout.broken_installs
+        return replace(context, versions=installs.versions, unusable_installs=unusable), installs
 
     def _workload(self, context: Context, folder: WorkloadFolder, pins: Pins) -> WorkloadResult:
         """From the cache when the folder, its placement and all that its units are made from are as before."""
@@ -186,11 +187,11 @@ class Compiler:
         if isinstance(source, FunctionSource):
             planned = plan_function(context, source, pins)
             keys = [(i.key, i.content_key) for i in planned.instances]
-            key = _cache_key(context, folder, keys, planned.findings)
+            key = _cache_key(context, folder, keys, planned.findings, [i.demand for i in planned.instances])
             return self._cached(key) or self._keep(key, compile_function(context, source, planned))
         if isinstance(source, TaskSource):
             chosen = plan_task(context, source, pins)
-            key = _cache_key(context, folder, chosen.units, chosen.findings)
+            key = _cache_key(context, folder, chosen.units, chosen.findings, chosen.demands)
             return self._cached(key) or self._keep(key, compile_task(context, source, chosen))
         selected = plan_bundle(context, source)
         key = _cache_key(context, folder, selected.units, selected.findings)
@@ -231,7 +232,7 @@ def _surroundings(context: Context, layout: Layout) -> bytes:
     """Digest of everything outside its folder that a workload is compiled from."""
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
-    unknown = [sorted(context.unreadable), sorted(context.unheard)]
+    unknown = [sorted(context.unreadable), sorted(context.unheard), sorted(context.unusable_installs)]
     names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
     return digest(canonical_json([context.reconciler, policy, clusters, unknown, names]))
 
@@ -322,7 +323,7 @@ class _Run:
             held=frozenset(self.held),
             left_alone=frozenset(self.left_alone),
             not_run=not_run,
-            complete=self.complete and not context.unreadable,
+            complete=self.complete and not context.unreadable and not context.unusable_installs,
             unreadable_clusters=context.unreadable,
             named=self.named,
         )
@@ -333,15 +334,18 @@ def _cache_key(
     folder: WorkloadFolder,
     units: Sequence[tuple[UnitKey, str]],
     findings: Iterable[Finding],
+    demands: Iterable[Demand] = (),
 ) -> tuple[WorkloadRef, bytes]:
-    """Everything a result depends on: the folder (lines included), its units' keys, and lines of Cluster documents."""
+    """Everything a result depends on: the folder (lines included), its units' keys, and of each cluster the lines of
+    its document and the GPUs of an instance."""
     keys = [[str(unit), content] for unit, content in units]
-    places: set[str] = set()
+    places: dict[str, str] = {}
     if folder.ref.kind is not WorkloadKind.BUNDLE:
-        places = {context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
+        places = {unit.cluster: context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
     remarks = [str(f) for f in findings]
+    gpus = [[d.cluster, d.gpu, d.gpus] for d in demands]
     policy = context.registry.policy_digest.hex()
-    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, sorted(places)]
+    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, places, gpus]
     return folder.ref, digest(canonical_json(material))
 
 

@@ -7,7 +7,8 @@ only where they cannot be a secret.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -45,6 +46,11 @@ _PATTERN_WORDS = {
 """Every pattern of the models in words (tests/plan/test_documents.py)."""
 
 _LIMITS_HINT = "docs/documents.md lists every field; `gitops schema` has the limits."
+
+_SECRETS_HINT = "Remove it and revoke it: it is in the history now. These documents hold names only."
+
+_LONGEST_NAME = 64
+"""Characters of an unknown field that are compared with known ones."""
 
 _IN_PATCHES = frozenset({"patch", "operations"})
 
@@ -93,7 +99,7 @@ def typed(
 def _credentials(document: RawDocument, workload: WorkloadRef | None) -> list[Finding]:
     """Values that look like credentials. Those of patches are judged in the merged objects, which may allow them."""
     return [
-        _at(document, path, policy_codes.CREDENTIAL, f"{dotted(path)} looks like {what}", workload)
+        _at(document, path, policy_codes.CREDENTIAL, f"{dotted(path)} looks like {what}", workload, _SECRETS_HINT)
         for path, what in credentials_in(document.body)
         if not _IN_PATCHES.intersection(path)
     ]
@@ -129,13 +135,12 @@ def _explain(
     document: RawDocument, detail: ErrorDetails, workload: WorkloadRef | None, model: type[Document]
 ) -> Finding:
     kind = detail["type"]
-    path = _path_in(document.body, detail["loc"])
+    path = _path_in(document.body, detail["loc"], missing=kind == "missing")
     where = dotted(path) or "the document"
     if kind == "missing":
         return _at(document, path, codes.MISSING_FIELD, f"{where} is missing", workload)
     if kind == "extra_forbidden":
-        close = difflib.get_close_matches(str(path[-1]), _field_names(model), n=1, cutoff=0.7)
-        guess = f"; did you mean {close[0]}?" if close else ""
+        guess = _guess(str(path[-1]), _field_names(model))
         return _at(document, path, codes.UNKNOWN_FIELD, f"unknown field {where}{guess}", workload)
     if kind in _TYPE_WORDS:
         message = f"{where} must be {_TYPE_WORDS[kind]}, not {_describe(document, path, detail['input'])}"
@@ -147,8 +152,23 @@ def _explain(
         message = f"{where}: {detail['ctx']['error']}"
     else:
         message = f"{where}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-    hint = None if kind in _TYPE_WORDS else _LIMITS_HINT
+    hint = _hint(kind, detail["input"])
     return _at(document, path, codes.WRONG_VALUE, message, workload, hint)
+
+
+def _hint(kind: str, value: Any) -> str | None:
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return None  # the catalogue's: quotes
+    if kind in ("int_type", "bool_type") and isinstance(value, str):
+        return "Write the value without quotes."
+    return _LIMITS_HINT
+
+
+def _guess(name: str, known: Collection[str]) -> str:
+    if name in known:
+        return ": it belongs elsewhere"
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _describe(document: RawDocument, path: Path, value: Any) -> str:
@@ -161,28 +181,30 @@ def _describe(document: RawDocument, path: Path, value: Any) -> str:
     return "a list" if isinstance(value, list) else "a map" if isinstance(value, dict) else "text"
 
 
-def _path_in(body: Any, location: Sequence[str | int]) -> Path:
-    """pydantic's location as a path of the document: tags of unions are left out, a missing last field stays."""
+def _path_in(body: Any, location: Sequence[str | int], *, missing: bool) -> Path:
+    """pydantic's location as a path of the document: tags of unions are left out, the last field of a `missing` one
+    stays."""
     path: list[str | int] = []
     here = body
     for position, part in enumerate(location):
         try:
             here = here[part]
         except (KeyError, IndexError, TypeError):
-            if position == len(location) - 1:
+            if missing and position == len(location) - 1:
                 path.append(part)
             continue
         path.append(part)
     return tuple(path)
 
 
-def _field_names(model: type[Document]) -> list[str]:
+@cache
+def _field_names(model: type[Document]) -> tuple[str, ...]:
     """Field names of a kind and of everything inside it, for guesses at what was meant."""
     names: set[str] = set()
     schema = model.model_json_schema()
     for part in (schema, *schema.get("$defs", {}).values()):
         names.update(part.get("properties", {}))
-    return sorted(names)
+    return tuple(sorted(names))
 
 
 def _at(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Severity
+from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.functions import Function, FunctionDeployment
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
@@ -34,6 +35,15 @@ class FunctionSource:
     usable: bool = False
 
 
+def _misnamed(folder: WorkloadFolder) -> Iterator[Finding]:
+    """Files that are meant as deployment.yaml: without one a function is placed nowhere, and what ran is pruned."""
+    for path in folder.entries:
+        name = path.removeprefix(f"{folder.root}/")
+        if name != DEPLOYMENT_FILE and name.lower() in ("deployment.yaml", "deployment.yml", "deployment.json"):
+            message = f"{name} is not read: the name is {DEPLOYMENT_FILE}"
+            yield finding(codes.UNEXPECTED_FILE, message, Origin(path), workload=folder.ref)
+
+
 def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     """Read the two documents and resolve the files they name."""
     ref = folder.ref
@@ -44,6 +54,8 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     raw, function, found = context.loader.load_one(context.tree, main, Function, workload=ref)
     findings = list(found)
     second = folder.entries.get(f"{folder.root}/{DEPLOYMENT_FILE}")
+    misnamed = list(_misnamed(folder))
+    findings += misnamed
     document, deployment = None, None
     if second is not None:
         document, deployment, found = context.loader.load_one(context.tree, second, FunctionDeployment, workload=ref)
@@ -70,7 +82,7 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         manifests=function.spec.manifests or (),
         document=raw,
         patches=overlays.every() if overlays is not None else (),
-        own=[f"{folder.root}/{FUNCTION_FILE}", f"{folder.root}/{DEPLOYMENT_FILE}"],
+        own=[f"{folder.root}/{FUNCTION_FILE}", f"{folder.root}/{DEPLOYMENT_FILE}", *(f.origin.file for f in misnamed)],
     )
     findings += files.findings
     usable = not any(f.severity == Severity.ERROR for f in findings)

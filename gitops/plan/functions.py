@@ -12,7 +12,7 @@ from gitops.model.functions import Function
 from gitops.plan.bases import Base, read_base
 from gitops.plan.chains import Chains
 from gitops.plan.function_sources import FunctionSource
-from gitops.plan.instance_objects import base_digest, demand, gate, instance_objects
+from gitops.plan.instance_objects import base_digest, gate, instance_objects
 from gitops.plan.instances import FunctionPlan, Instance
 from gitops.plan.units import Unit
 from gitops.plan.workloads import Context, WorkloadResult, read_everything, stricter
@@ -33,7 +33,7 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
     units: list[Unit] = []
     if source.usable:
         findings += gate(context, function.spec.operatorTypes or (), base.objects, source.folder.ref)
-    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         for instance in plan.instances:
             made, problems = _unit(context, source, function, instance, chains, base)
             units += made
@@ -42,7 +42,7 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
     findings += chains.findings
     if any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult((), tuple(findings))
-    demands = [demand(context, instance.spec, instance.placement.cluster) for instance in plan.instances if units]
+    demands = [instance.demand for instance in plan.instances if units]
     return WorkloadResult(tuple(units), tuple(findings), tuple(demands))
 
 

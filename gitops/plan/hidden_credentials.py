@@ -1,7 +1,7 @@
 """Credentials that an overlay hides: in the base below a patch, or in a patch below a later one.
 
 The merged object is judged and does not hold them any more, but Git does, for ever. What is in the merged object too is
-told by the same words at the same place, and so only once.
+told at the same place, and by chains.py only once.
 """
 
 from __future__ import annotations

@@ -20,16 +20,20 @@ from gitops.policy.placement import Selection, Versions, eligible
 
 @dataclass(frozen=True, slots=True)
 class Installs:
-    """`versions` hold what is known without doubt: none of a document that has an error."""
+    """`versions` hold what is known without doubt: none of a document that has an error, or on which two disagree.
+    `unusable` are the files that would have said more."""
 
     versions: Versions
     findings: Mapping[WorkloadRef, tuple[Finding, ...]]
+    unusable: frozenset[str]
 
 
 def read_installs(context: Context, folders: Mapping[WorkloadRef, WorkloadFolder]) -> Installs:
     """Read operators/*.yaml; for each document what is wrong with it."""
     versions: dict[tuple[ClusterName, str], tuple[str, WorkloadRef]] = {}
+    disputed: set[tuple[ClusterName, str]] = set()
     findings: dict[WorkloadRef, tuple[Finding, ...]] = {}
+    unusable: set[str] = set()
     for ref, folder in folders.items():
         (entry,) = folder.entries.values()
         document, install, found = context.loader.load_one(context.tree, entry, OperatorInstall, workload=ref)
@@ -43,8 +47,12 @@ def read_installs(context: Context, folders: Mapping[WorkloadRef, WorkloadFolder
                     have = versions.setdefault(key, (install.spec.version, ref))
                     if have[0] != install.spec.version:
                         problems.append(_two_versions(document, ref, key, have))
+                        disputed.add(key)
         findings[ref] = tuple(problems)
-    return Installs({key: version for key, (version, _) in versions.items()}, findings)
+        if any(f.severity == Severity.ERROR for f in problems):
+            unusable.add(entry.path)
+    known = {key: version for key, (version, _) in versions.items() if key not in disputed}
+    return Installs(known, findings, frozenset(unusable))
 
 
 def _selected(

@@ -12,8 +12,9 @@ from gitops.model.findings import Finding, Origin
 from gitops.model.functions import Function, FunctionDeployment, GpuSpecification
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
 from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
+from gitops.plan.instance_objects import demand
 from gitops.plan.naming import instance_namespace
-from gitops.plan.workloads import Context, content_key, stricter, target_problems, unknown_clusters
+from gitops.plan.workloads import Context, Demand, content_key, stricter, target_problems, unknown_clusters
 from gitops.policy import codes as policy_codes
 from gitops.policy.placement import Pins, Placement, Selection, eligible, place, place_on_each
 
@@ -27,6 +28,7 @@ class Instance:
     namespace: str
     key: UnitKey
     content_key: str
+    demand: Demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ class _Planner:
         types = context.registry.types
         implied = [types[n].spec.clusterAttribute for n in self.function.spec.operatorTypes or () if n in types]
         fits = eligible(Selection.of(spec, implied=implied), context.documents, context.versions)
-        hidden = {ClusterName(n) for n in context.unreadable if not spec.clusters or n in spec.clusters}
+        unreadable = {ClusterName(n) for n in context.unreadable if not spec.clusters or n in spec.clusters}
+        unversioned = fits.unversioned if context.unusable_installs else frozenset()
+        hidden = unreadable | unversioned
         if not fits.clusters and not hidden and spec.minInstances:
             self.say(policy_codes.NO_CLUSTER, f"no cluster for {spec.id}: {fits.why_none()}", at)
         if spec.perCluster:
@@ -99,11 +103,13 @@ class _Planner:
             )
             missing = spec.minInstances - len(placements)
             if missing and (hidden or unheard):
-                waits = [*(f"clusters/{n}.yaml" for n in sorted(hidden)), *(f"cluster {n}" for n in sorted(unheard))]
+                waits = [f"clusters/{n}.yaml" for n in sorted(unreadable)]
+                waits += sorted(context.unusable_installs) if unversioned else ()
+                waits += [f"cluster {n}" for n in sorted(unheard)]
                 message = f"{missing} of {spec.minInstances} instances of {spec.id} wait for {', '.join(waits)}"
                 self.say(policy_codes.PLACEMENT_WAITS, message, at)
         for placement in placements:
-            if placement.cluster in context.clusters:
+            if placement.cluster in fits.clusters:
                 self.instances.append(self._instance(spec, placement))
 
     def _instance(self, spec: GpuSpecification, placement: Placement) -> Instance:
@@ -124,7 +130,7 @@ class _Planner:
             document.namespaceTemplate.model_dump(mode="json"),
             manifests=self.source.manifests,
         )
-        return Instance(spec, placement, namespace, key, content)
+        return Instance(spec, placement, namespace, key, content, demand(self.context, spec, cluster))
 
     def check(self) -> None:
         for position, spec in enumerate(self.deployment.spec.gpuSpecifications):

@@ -53,7 +53,8 @@ class Layout:
     """A tree sorted into its parts.
 
     `unreadable` are workloads with a link, submodule or the like among their files; `whole` is False when something
-    may hide a workload or a cluster altogether.
+    may hide a workload or a cluster altogether, `policies_whole` when it may hide a policy. `broken_installs` are paths
+    below operators/ that may hide an OperatorInstall.
     """
 
     repository: TreeEntry | None
@@ -63,13 +64,17 @@ class Layout:
     findings: tuple[Finding, ...]
     unreadable: frozenset[WorkloadRef]
     broken_clusters: frozenset[str]
+    broken_installs: frozenset[str]
     whole: bool
+    policies_whole: bool
 
 
 def is_prose(path: str) -> bool:
     """Files that people keep beside manifests and that are never read: notes, licences, Git's own."""
     name = path.rpartition("/")[2]
-    return name in HARMLESS or name.endswith((".md", ".txt", ".adoc", ".rst")) or name.startswith(("README", "LICENSE"))
+    if name.startswith(("README", "LICENSE")):
+        return not name.endswith((".yaml", ".yml", ".json"))
+    return name in HARMLESS or name.endswith((".md", ".txt", ".adoc", ".rst"))
 
 
 def read_layout(entries: Iterable[TreeEntry]) -> Layout:
@@ -90,7 +95,9 @@ class _Sorter:
         self.findings: list[Finding] = []
         self.unreadable: set[WorkloadRef] = set()
         self.broken: set[str] = set()
+        self.broken_installs: set[str] = set()
         self.whole = True
+        self.policies_whole = True
         self.seen: dict[str, str] = {}
         self.prefix = "\0"  # of the folder that the last entry was in, and its files
         self.current: dict[str, TreeEntry] = {}
@@ -115,10 +122,16 @@ class _Sorter:
             if self._plain(entry, None):
                 self.hidden(codes.UNEXPECTED_FILE, f"{entry.path} is a file; it should be a folder", entry)
             self.whole = False
+            if entry.path == POLICIES:
+                self.policies_whole = False
+            elif entry.path == OPERATORS:
+                self.broken_installs.add(entry.path)
         elif parts[0] == CLUSTERS:
             self._cluster(entry, parts)
         elif parts[0] == POLICIES:
-            if self._plain(entry, None) and not is_prose(entry.path):
+            if not self._plain(entry, None):
+                self.policies_whole = False
+            elif not is_prose(entry.path):
                 self.policies.append(entry)
         elif parts[0] == OPERATORS:
             self._operator(entry, parts)
@@ -167,7 +180,10 @@ class _Sorter:
         ref = WorkloadRef(WorkloadKind.OPERATOR, parts[1].removesuffix(".yaml"))
         if entry.kind is EntryKind.FILE and (len(parts) > 2 or not parts[1].endswith(".yaml")):
             self.hidden(codes.UNEXPECTED_FILE, "operators/ holds one file <name>.yaml for each operator", entry)
+            self.broken_installs.add(entry.path)
         else:
+            if entry.kind is not EntryKind.FILE:
+                self.broken_installs.add(entry.path)
             self._belongs(ref, entry, f"{OPERATORS}/{parts[1]}")
 
     def _workload(self, entry: TreeEntry, parts: list[str]) -> None:
@@ -199,5 +215,7 @@ class _Sorter:
             findings=tuple(self.findings),
             unreadable=frozenset(self.unreadable),
             broken_clusters=frozenset(self.broken),
+            broken_installs=frozenset(self.broken_installs),
             whole=self.whole,
+            policies_whole=self.policies_whole,
         )

@@ -28,23 +28,28 @@ CACHED_BYTES = 64 * 1024
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 """First bytes of a Git LFS pointer file (git-lfs specification, "The Pointer")."""
 
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+"""A byte order mark and white space: what is left of a file that was to be written."""
+
 D = TypeVar("D", bound=Document)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A file's documents. `complete` is False when something of the file could not be read."""
+    """A file's documents. `complete` is False when something of the file could not be read; a `blank` one holds not
+    even a comment."""
 
     documents: tuple[RawDocument, ...]
     findings: tuple[Finding, ...]
     complete: bool
+    blank: bool = False
 
 
 class Loader:
     """Reads files of one tree after another; not thread-safe."""
 
     def __init__(self, *, capacity: int = CACHED_BYTES) -> None:
-        self._cache: OrderedDict[tuple[str, str], tuple[ReadResult, int]] = OrderedDict()  # with the text's bytes
+        self._cache: OrderedDict[tuple[str, str], tuple[ReadResult, int, bool]] = OrderedDict()  # with bytes and blank
         self._cached = 0
         self._capacity = capacity
         self.parsed = 0  # files parsed since the start: what caches are measured by
@@ -62,15 +67,16 @@ class Loader:
                 found = finding(code, message, Origin(entry.path), workload=workload)
                 return Loaded((), (found,), False)
             result = self._parse(data, entry.path)
-            self._keep(key, result, len(data))
+            blank = not result.documents and not data.strip(_BLANK)
+            self._keep(key, result, len(data), blank)
         else:
-            result = known[0]
+            result, _, blank = known
             self._cache.move_to_end(key)
         findings = result.findings
         if workload is not None:
             findings = tuple(replace(f, workload=workload) for f in findings)
         broken = any(f.severity == Severity.ERROR for f in findings)
-        return Loaded(result.documents, findings, result.complete and not broken)
+        return Loaded(result.documents, findings, result.complete and not broken, blank)
 
     def load_one(
         self, tree: FileTree, entry: TreeEntry, model: type[D], *, workload: WorkloadRef | None = None
@@ -88,12 +94,12 @@ class Loader:
         parsed, findings = typed(document, model, workload=workload)
         return document, parsed, (*loaded.findings, *findings)
 
-    def _keep(self, key: tuple[str, str], result: ReadResult, size: int) -> None:
+    def _keep(self, key: tuple[str, str], result: ReadResult, size: int, blank: bool) -> None:
         """The last file always, however large: it may be used again at once."""
-        self._cache[key] = (result, size)
+        self._cache[key] = (result, size, blank)
         self._cached += size
         while self._cached > self._capacity and len(self._cache) > 1:
-            _, (_, dropped) = self._cache.popitem(last=False)
+            _, (_, dropped, _) = self._cache.popitem(last=False)
             self._cached -= dropped
 
     def _parse(self, data: bytes, path: str) -> ReadResult:

@@ -6,7 +6,7 @@ an error unless its entry says `optional`, never a silent no-op.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,14 @@ from gitops.manifests.canonical import copy_json
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin
+from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import GroupVersionKind, WorkloadRef
 from gitops.model.kinds import DEFINITION
 from gitops.model.patches import InlineMergePatch, JsonPatch, MergePatchFile, Patch, PatchOptions
 from gitops.model.trees import FileTree
 from gitops.overlays.applying import PatchSource, apply_patches
 from gitops.overlays.codes import NOT_OPERATIONS
-from gitops.overlays.json_patches import JsonPatchSource, read_operations
+from gitops.overlays.json_patches import read_operations
 from gitops.overlays.overriding import Override
 from gitops.overlays.patches import MergePatchSource, Target, check_patch, check_target, read_patch
 from gitops.overlays.provenance import Provenance
@@ -38,15 +38,20 @@ from gitops.policy.schemas import SchemaIndex
 
 _NO_OPTIONS = PatchOptions()
 
+_Read = tuple[PatchSource, tuple[Finding, ...]]
+"""A patch, and what is wrong with it whatever the base."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoundPatch:
-    """A patch with the base object it is for and what its entry says of it; `origin` is where the target is named."""
+    """A patch with the base object it is for and what its entry says of it; `origin` is where the target is named. One
+    that is not `usable` does what no patch may: it is looked at for credentials, and never merged."""
 
     target: Target
     source: PatchSource
     origin: Origin
     options: PatchOptions = _NO_OPTIONS
+    usable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class PatchReader:
         self._tree = tree
         self._folder = folder
         self._lists: dict[Path, tuple[BoundPatch, ...]] = {}
-        self._files: dict[str, tuple[tuple[Target, MergePatchSource], ...]] = {}
+        self._files: dict[str, tuple[tuple[Target, MergePatchSource, bool], ...]] = {}
         self.findings: list[Finding] = []
 
     def read(self, listed: PatchList) -> tuple[BoundPatch, ...]:
@@ -79,44 +84,49 @@ class PatchReader:
 
     def _entry(self, entry: Patch, place: Provenance) -> list[BoundPatch]:
         if isinstance(entry, str):
-            return [BoundPatch(target, source, source.origin) for target, source in self._merge_file(entry)]
+            return [
+                BoundPatch(target, source, source.origin, usable=usable)
+                for target, source, usable in self._merge_file(entry)
+            ]
         if isinstance(entry, MergePatchFile):
             by_key = entry.lists == "byKey"
             return [
-                BoundPatch(target, replace(source, by_key=by_key), source.origin, entry)
-                for target, source in self._merge_file(entry.path)
+                BoundPatch(target, replace(source, by_key=by_key), source.origin, entry, usable)
+                for target, source, usable in self._merge_file(entry.path)
             ]
         named = place.at(("target",))
         target = Target(entry.target.apiVersion, entry.target.kind, entry.target.name, entry.target.namespace or "")
         refused = check_target(target, named)
         read = self._json(entry, target, place) if isinstance(entry, JsonPatch) else self._merge(entry, target, place)
         self._add(*refused)
-        return [BoundPatch(target, read, named.origin_of(()), entry)] if read is not None and not refused else []
-
-    def _merge(self, entry: InlineMergePatch, target: Target, place: Provenance) -> MergePatchSource:
-        source = MergePatchSource(entry.patch, place.at(("patch",)), entry.lists == "byKey")
-        self._add(*check_patch(source, target))
-        return source
-
-    def _json(self, entry: JsonPatch, target: Target, place: Provenance) -> JsonPatchSource | None:
-        if entry.path is None:
-            source, problems = read_operations(entry.operations, place.at(("operations",)), target)
-        else:
-            documents = self._documents(entry.path)
-            if len(documents) > 1:
-                message = f"{entry.path} holds {len(documents)} documents; a JSON patch is one list of operations"
-                self._add(finding(NOT_OPERATIONS, message, Origin(documents[1].file, documents[1].line)))
-            if len(documents) != 1:
-                return None
-            source, problems = read_operations(documents[0].body, Provenance.of_document(documents[0]), target)
+        if read is None or refused:
+            return []
+        source, problems = read
         self._add(*problems)
-        return source
+        return [BoundPatch(target, source, named.origin_of(()), entry, _usable(problems))]
 
-    def _merge_file(self, path: str) -> tuple[tuple[Target, MergePatchSource], ...]:
+    def _merge(self, entry: InlineMergePatch, target: Target, place: Provenance) -> _Read:
+        source = MergePatchSource(entry.patch, place.at(("patch",)), entry.lists == "byKey")
+        return source, check_patch(source, target)
+
+    def _json(self, entry: JsonPatch, target: Target, place: Provenance) -> _Read | None:
+        if entry.path is None:
+            return read_operations(entry.operations, place.at(("operations",)), target)
+        documents = self._documents(entry.path)
+        if len(documents) > 1:
+            message = f"{entry.path} holds {len(documents)} documents; a JSON patch is one list of operations"
+            self._add(finding(NOT_OPERATIONS, message, Origin(documents[1].file, documents[1].line)))
+        if len(documents) != 1:
+            return None
+        return read_operations(documents[0].body, Provenance.of_document(documents[0]), target)
+
+    def _merge_file(self, path: str) -> tuple[tuple[Target, MergePatchSource, bool], ...]:
         if path not in self._files:
             files = [read_patch(document) for document in self._documents(path)]
             self._add(*(problem for file in files for problem in file.findings))
-            self._files[path] = tuple((file.target, file.source) for file in files if file.target is not None)
+            self._files[path] = tuple(
+                (file.target, file.source, _usable(file.findings)) for file in files if file.target is not None
+            )
         return self._files[path]
 
     def _documents(self, path: str) -> tuple[RawDocument, ...]:
@@ -134,17 +144,22 @@ class PatchReader:
         self.findings += [replace(f, workload=self._folder.ref) for f in found]
 
 
+def _usable(problems: Iterable[Finding]) -> bool:
+    return not any(f.severity == Severity.ERROR for f in problems)
+
+
 def merge(
     base: Sequence[BaseObject], patches: Sequence[BoundPatch], workload: WorkloadRef, registry: OperatorRegistry
 ) -> tuple[tuple[MergedObject, ...], tuple[Finding, ...]]:
     """The base with patches merged in, in the base's order. A patch whose target is not exactly one object is a finding
-    and left out, so that the rest can still be judged."""
+    and left out like one that is not usable, so that the rest can still be judged."""
     findings: list[Finding] = []
     chosen: dict[int, list[BoundPatch]] = {}
     for patch in patches:
         matches = [i for i, candidate in enumerate(base) if patch.target.matches(candidate.body)]
         if len(matches) == 1:
-            chosen.setdefault(matches[0], []).append(patch)
+            if patch.usable:
+                chosen.setdefault(matches[0], []).append(patch)
             continue
         missing = codes.OPTIONAL_TARGET_MISSING if patch.options.optional else codes.TARGET_MISSING
         code = codes.TARGET_AMBIGUOUS if matches else missing

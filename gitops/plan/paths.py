@@ -22,6 +22,8 @@ def refusal(path: str) -> str | None:
         return "it points outside the repository"
     if "\\" in path or "\0" in path:
         return "it holds a backslash or NUL"
+    if "*" in path or "?" in path:
+        return "it is a pattern; a folder names every file below it"
     if path.startswith(("/", "~", "-")):
         return f"it begins with {path[0]}"
     parts = path.removesuffix("/").split("/")

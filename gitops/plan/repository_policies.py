@@ -20,6 +20,7 @@ from gitops.model.policies import BASES, ValidationPolicy
 from gitops.model.status_mappings import StatusMapping
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
+from gitops.plan.bases import empty_file
 from gitops.plan.documents import typed
 from gitops.plan.layout import POLICIES
 from gitops.plan.loading import Loader
@@ -56,6 +57,8 @@ def read_policies(
             continue
         loaded = loader.load(tree, entry)
         reader.findings += loaded.findings
+        if loaded.blank:
+            reader.findings.append(empty_file(entry.path))
         for document in loaded.documents:
             reader.add(document)
     usable = not any(f.severity == Severity.ERROR for f in reader.findings)

@@ -24,6 +24,7 @@ from gitops.plan.resolving import resolve_files
 from gitops.plan.units import Unit
 from gitops.plan.workloads import (
     Context,
+    Demand,
     WorkloadResult,
     check_name,
     check_sources,
@@ -58,10 +59,11 @@ class TaskSource:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """Units of a task with their content keys."""
+    """Units of a task with their content keys, and the GPUs that they ask for."""
 
     units: tuple[tuple[UnitKey, str], ...] = ()
     findings: tuple[Finding, ...] = ()
+    demands: tuple[Demand, ...] = ()
 
 
 def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
@@ -111,7 +113,8 @@ def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> Tas
     types = context.registry.types
     implied = [types[name].spec.clusterAttribute for name in spec.operatorTypes or ()]
     fits = eligible(Selection.of(target, implied=implied), context.documents, context.versions)
-    if not fits.clusters and not context.unreadable:
+    hidden = context.unreadable | (fits.unversioned if context.unusable_installs else frozenset())
+    if not fits.clusters and not hidden:
         say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {fits.why_none()}", _AT)
     chosen = (
         place_on_each(count=1, clusters=fits.clusters)
@@ -122,11 +125,12 @@ def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> Tas
             count=1,
             clusters=fits.clusters,
             pins=pins.get((ref, SPECIFICATION), {}),
-            place_new=not context.unreadable,
+            place_new=not hidden,
         )
     )
     units = [_key(context, source, task, source.overlays, placement.cluster) for placement in chosen]
-    return TaskPlan(tuple(units), tuple(findings))
+    demands = tuple(demand(context, target, placement.cluster) for placement in chosen)
+    return TaskPlan(tuple(units), tuple(findings), demands)
 
 
 def _key(
@@ -164,7 +168,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
     units: list[Unit] = []
     if source.usable:
         findings += gate(context, task.spec.operatorTypes or (), base.objects, ref)
-    if base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         declared = Origin(document.file, document.lines.line_of(_AT))
         namespace = _namespace(source, task)
         for key, content in plan.units:
@@ -190,5 +194,4 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
     findings += chains.findings
     if any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult((), tuple(findings))
-    demands = tuple(demand(context, task.spec.gpuSpecification, key.cluster) for key, _ in plan.units)
-    return WorkloadResult(tuple(units), tuple(findings), demands)
+    return WorkloadResult(tuple(units), tuple(findings), plan.demands)

@@ -43,7 +43,7 @@ class ClusterEntry:
     file: str
     lines: LineMap
     objects: tuple[CleanObject, ...] = ()  # of its namespace template, without a namespace
-    template_lines: bytes = b""  # digest of the lines of the template's values
+    template_lines: bytes = b""  # digest of the paths in the template with their lines
 
     @property
     def template(self) -> Origin:
@@ -64,6 +64,7 @@ class Context:
     unheard: frozenset[ClusterName]  # clusters that have not told yet what lives there
     validation: frozenset[str] = frozenset()  # names of validation policies
     versions: Versions = field(default_factory=dict)  # of operators
+    unusable_installs: frozenset[str] = frozenset()  # files that would say more of them
     trace: Trace | None = None  # keeps what overlays overrode
 
     @property

@@ -13,14 +13,14 @@ NO_CLUSTER = define(
     "GO4001",
     E,
     "No cluster satisfies the workload",
-    "Compare gpu, instanceType, clusters, regions and attributes.",
+    "Compare gpu, instanceType, clusters, regions, attributes and operatorVersions.",
     example="`gpu: H200`, and every cluster has H100 only",
 )
 PLACEMENT_WAITS = define(
     "GO4002",
     W,
     "An instance is not placed while a cluster that may have it is not known",
-    "It may already live there. Repair the Cluster document, or let the cluster answer; remove one that is gone.",
+    "It may already live there. Repair the file that is named, or let the cluster answer; remove one that is gone.",
     example="`clusters/dgx-b.yaml` cannot be read, and instances of the function may be there",
 )
 NAMESPACE_SHARED = define(

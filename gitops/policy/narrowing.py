@@ -37,11 +37,12 @@ def widenings(registry: OperatorRegistry, wanted: OperatorType) -> Iterator[tupl
 
 def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegistry:
     """The registry with one type narrowed: kinds and companions that `wanted` leaves out are refused, its limits are
-    added to those that are there. Only for a type without widenings(). Companions left out altogether stay as they are.
+    added to those that are there. Only for a type without widenings(). Companions stay as they are when nothing is
+    written about them; an empty list refuses all of them.
     """
     name, spec = wanted.metadata.name, wanted.spec
     have = registry.types[name].spec
-    kept = {gvk_of(kind) for kind in (*spec.kinds, *(spec.companions or have.companions))}
+    kept = {gvk_of(kind) for kind in (*spec.kinds, *(spec if spec.wrote("companions") else have).companions)}
     refused = frozenset(gvk_of(kind) for kind in (*have.kinds, *have.companions)) - kept
     types = {**registry.types, name: registry.types[name].model_copy(update={"spec": _with_limits(have, spec)})}
     return replace(registry, types=types, refused={**registry.refused, name: refused})

@@ -171,8 +171,8 @@ class _Judge:
         for position, rule in enumerate(rules if isinstance(rules, list) else ()):
             if not isinstance(rule, dict):
                 continue
-            wide = [k for k in ("apiGroups", "resources", "verbs") if "*" in (rule.get(k) or ())]
-            powerful = sorted(_POWERFUL_VERBS.intersection(rule.get("verbs") or ()) - {"*"})
+            wide = [k for k in ("apiGroups", "resources", "verbs") if "*" in _words(rule.get(k))]
+            powerful = sorted(_POWERFUL_VERBS.intersection(_words(rule.get("verbs"))) - {"*"})
             if wide or powerful:
                 words = [f"`*` in {k}" for k in wide] + [f"verb {verb}" for verb in powerful]
                 self.say(codes.WIDE_RIGHTS, ", ".join(words), "rules", position)
@@ -200,6 +200,11 @@ class _Judge:
         if not limit.parts:
             return [(("metadata", "name"), "")]
         return _names_at(self.body, limit.parts.strip("/").split("/"), ())
+
+
+def _words(value: Any) -> list[str]:
+    """The texts of a list, whatever else is in it; of one text alone, that."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
 
 
 def _names_at(value: Any, parts: list[str], path: Path) -> list[tuple[Path, str]]:

@@ -29,10 +29,12 @@ NO_VERSIONS: Versions = {}
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Clusters that may run something, sorted, and for each other one the reason why it may not."""
+    """Clusters that may run something, sorted, and for each other one the reason why it may not. Of those that are
+    `unversioned` the reason is only that nothing says which version of an operator they have."""
 
     clusters: tuple[ClusterName, ...]
     refused: Mapping[ClusterName, str]
+    unversioned: frozenset[ClusterName] = frozenset()
 
     def why_none(self) -> str:
         """One sentence for the case that no cluster is left."""
@@ -72,13 +74,17 @@ def eligible(selection: Selection, clusters: Mapping[str, Cluster], versions: Ve
     """Which of the declared clusters satisfy a selection; `versions` are those of the operators on each."""
     found: list[ClusterName] = []
     refused: dict[ClusterName, str] = {}
-    for name in sorted(clusters):
+    unversioned: set[ClusterName] = set()
+    for name in sorted(map(ClusterName, clusters)):
         reason = _refusal(selection, name, clusters[name]) or _version_refusal(selection, name, versions)
-        if reason is None:
-            found.append(ClusterName(name))
+        if reason is not None:
+            refused[name] = reason
+        elif missing := [o for o in sorted(selection.versions) if (name, o) not in versions]:
+            refused[name] = f"no OperatorInstall says which version of {missing[0]} it has"
+            unversioned.add(name)
         else:
-            refused[ClusterName(name)] = reason
-    return Eligibility(tuple(found), refused)
+            found.append(name)
+    return Eligibility(tuple(found), refused, frozenset(unversioned))
 
 
 def _refusal(selection: Selection, name: str, cluster: Cluster) -> str | None:
@@ -106,13 +112,11 @@ def _fold(text: str) -> str:
     return text.casefold()
 
 
-def _version_refusal(selection: Selection, name: str, versions: Versions) -> str | None:
-    """A version that is not known satisfies no range."""
+def _version_refusal(selection: Selection, name: ClusterName, versions: Versions) -> str | None:
+    """Of the versions that are known."""
     for operator, wanted in sorted(selection.versions.items()):
-        version = versions.get((ClusterName(name), operator))
-        if version is None:
-            return f"no OperatorInstall says which version of {operator} it has"
-        if not satisfies(version, wanted):
+        version = versions.get((name, operator))
+        if version is not None and not satisfies(version, wanted):
             return f"its {operator} {version} is not {wanted}"
     return None
 

@@ -24,8 +24,13 @@ def one_line(text: object, limit: int = LIMIT) -> str:
     if len(text) <= 60 and text.isalpha():
         return text  # a plain reason: nothing to clean
     line = _SPACE.sub(" ", text[: limit * 8]).strip()
-    line = _TOKENS.sub("***", _CREDENTIALS.sub("***@", line))
+    line = without_credentials(line)
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def without_credentials(text: str) -> str:
+    """`text` with credentials in URLs, tokens and PEM blocks as `***`: people write keys and names that are none."""
+    return _TOKENS.sub("***", _CREDENTIALS.sub("***@", text))
 
 
 def printable(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitops.model.findings import Finding, Severity
+from gitops.readiness.texts import without_credentials
 
 _RANKS = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -34,9 +35,9 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "severity": str(finding.severity),
         "file": finding.origin.file,
         "line": finding.origin.line or None,
-        "message": finding.message,
+        "message": without_credentials(finding.message),
         "hint": finding.hint or None,
         "workload": str(finding.workload) if finding.workload else None,
         "object": str(finding.object) if finding.object else None,
-        "path": list(finding.path),
+        "path": [without_credentials(part) if isinstance(part, str) else part for part in finding.path],
     }

@@ -96,7 +96,7 @@ def test_p04_items_of_a_replaced_list_are_named():
     assert result.provenance.origin_of(("spec", "env", 0, "value")) == Origin("a.yaml", 3)
     (finding,) = override_findings(result.overridden)
     assert finding.code == codes.ITEMS_GONE
-    assert finding.message == "the list spec.env is replaced: A, B disappear (before: base.yaml:7)"
+    assert finding.message == "the list spec.env is replaced and loses A, B (before: base.yaml:7)"
 
 
 def test_p04_origins_of_replaced_list_items_do_not_survive():
@@ -151,6 +151,15 @@ def test_an_overlay_over_a_value_that_an_overlay_created():
     assert (override.path, override.over_overlay) == (("spec", "new", "a"), True)
     assert result.provenance.origin_of(("spec", "new", "a")) == Origin("b.yaml", 1)
     assert result.provenance.origin_of(("spec", "new", "b")) == Origin("a.yaml", 1)
+
+
+def test_a_key_that_comes_back_does_not_remember_its_removal():
+    """Where it has the line of its map, the removal is the only thing that is noted for it."""
+    there, gone = source("spec: {new: {a: 1}}\n", "a.yaml"), source("spec: {new: {a: null}}\n", "b.yaml")
+    assert merged(there, gone).provenance.origin_of(("spec", "new", "a")) == Origin("b.yaml", 1)
+    result = merged(there, gone, there)
+    assert result.body["spec"]["new"] == {"a": 1}
+    assert result.provenance.origin_of(("spec", "new", "a")) == Origin("a.yaml", 1)
 
 
 def test_an_inline_patch_has_the_lines_of_its_file():

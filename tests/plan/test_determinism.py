@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -69,6 +70,40 @@ def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
         tree = small(known)
         new = Compiler(OperatorRegistry.shipped())
         assert everything(old.compile(tree, pins=PINS[pins])) == everything(new.compile(tree, pins=PINS[pins]))
+
+
+CLUSTER = "clusters/a.yaml"
+QUOTA = "    resourceQuota:\n      hard:\n        cpu: 8\n        memory: 1Gi\n"
+
+
+def quota(text: str, *, lines_before: int = 0) -> str:
+    return "# more\n" * lines_before + text + QUOTA
+
+
+@pytest.mark.parametrize("case", ["gpus of an instance", "keys that change places", "lines that change clusters"])
+def test_what_a_cluster_document_says_is_never_from_an_earlier_one(small, case):
+    files = small().files
+    typed = files["functions/chat/deployment.yaml"].replace("gpu: H100", "gpu: H100\n      instanceType: H100x2")
+    a, b = files[CLUSTER], files["clusters/b.yaml"]
+    before, after = {
+        "gpus of an instance": (
+            {CLUSTER: a, "functions/chat/deployment.yaml": typed},
+            {CLUSTER: a.replace("gpusPerInstance: 2", "gpusPerInstance: 9"), "functions/chat/deployment.yaml": typed},
+        ),
+        "keys that change places": (
+            {CLUSTER: quota(a)},
+            {CLUSTER: quota(a).replace("cpu: 8\n        memory: 1Gi", "memory: 1Gi\n        cpu: 8")},
+        ),
+        "lines that change clusters": (
+            {CLUSTER: quota(a), "clusters/b.yaml": quota(b, lines_before=1)},
+            {CLUSTER: quota(a, lines_before=1), "clusters/b.yaml": quota(b)},
+        ),
+    }[case]
+    old, new = Compiler(OperatorRegistry.shipped()), Compiler(OperatorRegistry.shipped())
+    first = everything(old.compile(small(before)))
+    second = everything(old.compile(small(after)))
+    assert second == everything(new.compile(small(after)))
+    assert second[3:5] != first[3:5]
 
 
 def test_two_processes_with_other_hash_seeds_agree():

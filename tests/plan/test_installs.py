@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gitops.model.identity import ClusterName, WorkloadKind, WorkloadRef
+from gitops.model.trees import EntryKind
+
 DEPLOYMENT = """\
 apiVersion: gitops/v1alpha1
 kind: FunctionDeployment
@@ -53,15 +56,52 @@ def test_an_unknown_version_satisfies_no_range(compile_small):
     assert "a: no OperatorInstall says which version of dynamo it has" in found.message
 
 
-def test_an_install_with_errors_says_nothing_and_holds_who_needs_it(compile_small):
+def test_an_install_with_errors_says_nothing_and_who_needs_it_waits(compile_small):
     result = compile_small(
         {
             "functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", ">=1"),
             "operators/dynamo.yaml": install("dynamo", "new"),
         }
     )
-    assert codes(result) == [("GO4001", "functions/chat/deployment.yaml:7"), ("GO2004", "operators/dynamo.yaml:7")]
-    assert {str(w) for w in result.held} == {"function/chat", "operator/dynamo"}
+    assert codes(result) == [("GO4002", "functions/chat/deployment.yaml:7"), ("GO2004", "operators/dynamo.yaml:7")]
+    assert result.findings[0].message == "2 of 2 instances of h100 wait for operators/dynamo.yaml"
+    assert not [key for key in result.units if key.name == "chat"]
+
+
+TWO_INSTALLS = {
+    "functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", ">=1"),
+    "operators/x.yaml": install("x", "1.5.0", clusters="[a]"),
+    "operators/v.yaml": install("v", "1.5.0", clusters="[b]"),
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"operators/x.yaml": "a: [\n"},
+        {"operators/x.yaml": install("x", "new", clusters="[a]")},
+        {"operators/x.yaml": EntryKind.SYMLINK},
+        {"operators/x.yaml": None, "operators/x.yml": install("x", "1.5.0", clusters="[a]")},
+        {"operators/a.yaml": install("a", "0.9", clusters="[a]")},
+    ],
+    ids=["yaml", "version", "link", "ending", "two versions"],
+)
+def test_i01_an_install_that_cannot_be_used_prunes_and_moves_nothing(compile_small, change):
+    """An instance whose cluster lost its version would be placed on the other one, and pruned where it lives."""
+    pins = {(WorkloadRef(WorkloadKind.FUNCTION, "chat"), "h100"): {0: ClusterName("a"), 1: ClusterName("b")}}
+    files = {path: text for path, text in {**TWO_INSTALLS, **change}.items() if text is not None}
+    assert compile_small(TWO_INSTALLS, pins=pins).complete
+    result = compile_small(files, pins=pins)
+    assert not result.complete
+    assert [str(key) for key in result.units if key.name == "chat"] == ["function/chat/h100-1@b"]
+    assert not [key for key in compile_small(files).units if key.name == "chat"]
+
+
+def test_a_cluster_whose_version_is_out_of_range_is_not_waited_for(compile_small):
+    files = {**TWO_INSTALLS, "operators/x.yaml": install("x", "0.9", clusters="[a]"), "operators/z.yaml": "a: [\n"}
+    result = compile_small(files)
+    assert [f.code for f in result.findings] == ["GO1005"]
+    assert {key.cluster for key in result.units if key.name == "chat"} == {"b"}
 
 
 @pytest.mark.parametrize(

@@ -422,3 +422,49 @@ def test_content_keys_cover_operations_their_files_and_options(compile_small):
         assert result.errors == ()
         keys |= {unit.content_key for key, unit in result.units.items() if str(key) == "function/chat/h100-0@a"}
     assert len(keys) == len(variants)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    ["{metadata: null}", "{metadata: {labels: 5}}", "{kind: null}", "{metadata: {name: null, finalizers: [x]}}"],
+)
+def test_a_refused_patch_is_merged_for_no_specification(compile_small, patch):
+    """The second specification meets the same list again, when its findings have been told."""
+    text = deployment(f"- {{target: {SETTINGS}, patch: {patch}}}\n") + "    - {id: b200, gpu: H100}\n"
+    result = compile_small({DEPLOYMENT: text})
+    assert {str(f.origin) for f in result.findings} == {f"{DEPLOYMENT}:7"}
+    assert result.held == {CHAT}
+
+
+def test_beside_a_refused_patch_all_else_is_judged(compile_small):
+    text = deployment(f"- {{target: {SETTINGS}, patch: {{kind: Secret}}}}\n")
+    other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: setings}\ndata: {A: b}\n"
+    result = compile_small({DEPLOYMENT: text, "functions/chat/overlays/h100.yaml": other, GRAPH: TWO + "  x: null\n"})
+    assert {code for code, _ in said(result, "GO3002", "GO2201", "GO4107")} == {"GO3002", "GO2201", "GO4107"}
+
+
+@pytest.mark.parametrize(("operations", "codes"), [("replace", []), ("remove", ["GO3012"])])
+def test_patches_of_a_cluster_without_instances_may_build_on_any_specification(compile_small, operations, codes):
+    """Of two specifications only `t4` has what the cluster's patch replaces; nothing is placed on b."""
+    target = "{apiVersion: v1, kind: ConfigMap, name: settings}"
+    path = "/data/MORE" if operations == "replace" else "/data/NONE"
+    value = ", value: x" if operations == "replace" else ""
+    deployment = f"""\
+apiVersion: gitops/v1alpha1
+kind: FunctionDeployment
+metadata:
+  name: chat
+spec:
+  gpuSpecifications:
+    - {{id: h100, gpu: H100, clusters: [a], manifestMergePatches: [overlays/h100.yaml]}}
+    - id: t4
+      gpu: H100
+      clusters: [a]
+      manifestMergePatches: [{{target: {target}, patch: {{data: {{MORE: a}}}}}}]
+  clusterPatches:
+    b:
+      - target: {target}
+        operations: [{{op: {operations}, path: {path}{value}}}]
+"""
+    result = compile_small({"functions/chat/deployment.yaml": deployment})
+    assert [f.code for f in result.errors] == codes

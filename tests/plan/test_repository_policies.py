@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gitops.model.trees import EntryKind
+
 NIM = """\
 apiVersion: gitops/v1alpha1
 kind: OperatorType
@@ -50,6 +52,21 @@ def test_companions_that_are_not_mentioned_stay_allowed(compile_small):
     result = compile_small({"policies/operators/dynamo.yaml": text})
     assert result.findings == ()
     assert len(result.units) == 4
+
+
+def test_no_companion_is_allowed_when_none_is_listed(compile_small):
+    result = compile_small(
+        {"policies/operators/dynamo.yaml": DYNAMO.partition("  companions")[0] + "  companions: []\n"}
+    )
+    assert codes(result) == [("GO4101", "functions/chat/manifests/settings.yaml:2")]
+
+
+@pytest.mark.parametrize("path", ["policies/operators/dynamo.yaml", "policies"])
+@pytest.mark.parametrize("kind", [EntryKind.SYMLINK, EntryKind.SUBMODULE])
+def test_a_policy_that_a_link_may_hide_holds_all(compile_small, path, kind):
+    result = compile_small({path: kind})
+    assert {str(w) for w in result.held} == {"function/chat", "bundle/base"}
+    assert not result.units
 
 
 def test_another_type_changes_nothing_but_the_content_keys(compile_small):
