@@ -115,6 +115,11 @@ def test_json_before_yaml():
     assert refused('{"a": 1}\n---\nb: "\\/"\n') == [codes.KUBECTL_REFUSES]
 
 
+def test_json_has_no_end_mark():
+    assert refused('{"a": 1}\n...\n') == [codes.KUBECTL_REFUSES]
+    assert body("{a: 1}\n...\n") == body('{"a": 1}\n# c\n---\n') == {"a": 1}
+
+
 def test_y07_a_number_beyond_floats_is_text_in_yaml_and_an_error_in_json():
     assert body("{a: 1e400}") == {"a": "1e400"}
     result = read('{"a": 1,\n "b": 1e400}')
