@@ -4,7 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gitops.manifests.quantities import NotAQuantityError, canonical_quantity, canonical_resources, equal_quantities
@@ -62,14 +62,15 @@ def test_s11_equal_quantities(a, b):
 
 
 _SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "Ki": 0, "Mi": 0, "Gi": 0, "Ti": 0}
-_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_EXPONENTS = {**_SUFFIXES, "P": 15, "E": 18}  # also what is printed for the largest
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
 
 def size(text: str) -> Decimal:
     """The size of a quantity, computed independently."""
     number = text.rstrip("numkKMGTPEi") if "e" not in text.lower() else text
     suffix = text[len(number) :]
-    return Decimal(number) * Decimal(10) ** _SUFFIXES.get(suffix, 0) * _BINARY.get(suffix, 1)
+    return Decimal(number) * Decimal(10) ** _EXPONENTS.get(suffix, 0) * _BINARY.get(suffix, 1)
 
 
 _TEXTS = st.builds(
@@ -82,6 +83,8 @@ _TEXTS = st.builds(
 
 
 @given(_TEXTS)
+@example("1024Ti")
+@example("1000T")
 def test_value_is_kept_or_rounded_away_from_zero_below_nano(text):
     before, after = size(text), size(canonical_quantity(text))
     assert abs(after) >= abs(before)
