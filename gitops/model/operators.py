@@ -86,6 +86,14 @@ class FixedField(Document):
     path: Checked[FieldPath]
 
 
+class TextField(Document):
+    """A field that is text and in which people write numbers, such as the tag of an image. `path` as in FixedField."""
+
+    group: Checked[str]
+    kind: Checked[NonBlank]
+    path: Checked[FieldPath]
+
+
 class OperatorTypeSpec(Document):
     clusterAttribute: Applied[NonBlank]
     kinds: Applied[Annotated[list[OperatorKind], Field(min_length=1)]]
@@ -95,6 +103,7 @@ class OperatorTypeSpec(Document):
     reservedMetadataPrefixes: Checked[list[NonBlank]] = []
     """Labels and annotations that only the operator may write."""
     nameLimits: Checked[list[NameLimit]] = []
+    textFields: Checked[list[TextField]] = []
     componentSets: Checked[list[ComponentSet]] = []
     fixedFields: Checked[list[FixedField]] = []
 

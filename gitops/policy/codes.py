@@ -149,6 +149,21 @@ WIDENS = define(
     example="an OperatorType with a kind that the shipped one does not have",
 )
 
+BAD_MODE = define(
+    "GO4113",
+    E,
+    "A file mode that is out of range",
+    "Modes are octal: 0644 and 0o644 are 420. Without the zero it is another number.",
+    example="`defaultMode: 644`",
+)
+EQUAL_ITEMS = define(
+    "GO4114",
+    E,
+    "Two items of a list that cannot be told apart",
+    "Server-side apply refuses lists in which two items have the same key. Keep one of them.",
+    example="two variables of one name under `env`",
+)
+
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 SECRET_DATA = define(

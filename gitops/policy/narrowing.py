@@ -49,7 +49,7 @@ def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegist
 
 
 def _with_limits(have: OperatorTypeSpec, more: OperatorTypeSpec) -> OperatorTypeSpec:
-    fields = ("reservedMetadataPrefixes", "nameLimits", "componentSets", "fixedFields")
+    fields = ("reservedMetadataPrefixes", "nameLimits", "textFields", "componentSets", "fixedFields")
     return have.model_copy(update={field: [*getattr(have, field), *getattr(more, field)] for field in fields})
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gitops.manifests.codes import TOO_MANY_FINDINGS
 from gitops.manifests.lines import Path, dotted
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
-from gitops.model.identity import ObjectRef, WorkloadRef
+from gitops.model.identity import GroupVersionKind, ObjectRef, WorkloadRef
 from gitops.model.kinds import CONFIG_MAP, DEFINITION, SECRET
 from gitops.model.operators import NameLimit
 from gitops.overlays.patches import RESERVED_PREFIXES
@@ -26,7 +27,11 @@ from gitops.policy.annotations import (
     read_wishes,
 )
 from gitops.policy.credentials import looks_like
+from gitops.policy.field_rules import equal_items, file_mode_problem, numbers_at
 from gitops.policy.registry import OperatorRegistry
+
+MAX_FINDINGS = 100
+"""Of one object."""
 
 TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Maps from text to text wherever Kubernetes and the operators' kinds use the name."""
@@ -77,6 +82,10 @@ class _Judge:
         self.out = Judged()
 
     def say(self, code: str, message: str, *path: str | int) -> None:
+        if len(self.out.findings) >= MAX_FINDINGS:
+            if len(self.out.findings) > MAX_FINDINGS:
+                return
+            code, message = TOO_MANY_FINDINGS, "further problems of the object are not listed"
         origin = self.provenance.origin_of(path)
         text = f"{self.ref.kind} {self.ref.name}: {message}"
         self.out.findings.append(finding(code, text, origin, object=self.ref, workload=self.workload, path=path))
@@ -87,6 +96,7 @@ class _Judge:
         self._own_annotations()
         self._walk(self.body, (), "")
         self._by_kind()
+        self._fields()
         self._name_limits()
         return self.out
 
@@ -132,6 +142,8 @@ class _Judge:
                         self.say(codes.NULL_VALUE, f"{dotted((*path, name))} is null", *path, name)
                 elif text_map:
                     self._not_text(child, (*path, name))
+                elif (wrong := file_mode_problem(name, child, value)) is not None:
+                    self.say(codes.BAD_MODE, f"{dotted((*path, name))} {wrong}", *path, name)
         elif isinstance(value, list):
             for position, child in enumerate(value):
                 here = (*path, position)
@@ -145,6 +157,14 @@ class _Judge:
     def _not_text(self, value: Any, path: Path) -> None:
         written = self.provenance.text_of(path) or ("true" if value is True else "false" if value is False else value)
         self.say(codes.NOT_TEXT, f'{dotted(path)} must be text: write "{written}"', *path)
+
+    def _fields(self) -> None:
+        for path in numbers_at(self.body, self.registry.text_fields(self.ref.group_kind)):
+            self._not_text(_value_at(self.body, path), path)
+        shape = self.registry.schemas.shape(GroupVersionKind.parse(self.body["apiVersion"], self.ref.kind))
+        if shape is not None:
+            for code, message, path in equal_items(self.body, shape):
+                self.say(code, message, *path)
 
     def _by_kind(self) -> None:
         body, kind = self.body, self.ref.group_kind
@@ -205,6 +225,12 @@ class _Judge:
 def _words(value: Any) -> list[str]:
     """The texts of a list, whatever else is in it; of one text alone, that."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+
+
+def _value_at(value: Any, path: Path) -> Any:
+    for part in path:
+        value = value[part]
+    return value
 
 
 def _names_at(value: Any, parts: list[str], path: Path) -> list[tuple[Path, str]]:

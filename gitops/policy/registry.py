@@ -139,6 +139,11 @@ class OperatorRegistry:
         """Metadata prefixes that only operators write, of all types."""
         return tuple(sorted({p for t in self.types.values() for p in t.spec.reservedMetadataPrefixes}))
 
+    def text_fields(self, kind: GroupKind) -> tuple[str, ...]:
+        """Paths of fields of this kind that are text, though people write numbers there."""
+        every = (field for t in self.types.values() for field in t.spec.textFields)
+        return tuple(field.path for field in every if (field.group, field.kind) == (kind.group, kind.kind))
+
     def name_limits(self, kind: GroupKind) -> tuple[NameLimit, ...]:
         """Limits on the names of an object of this kind."""
         every = (limit for t in self.types.values() for limit in t.spec.nameLimits)

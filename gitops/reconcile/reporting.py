@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TypeVar
 
-import yaml
-
+from gitops.manifests.writing import yaml_text
 from gitops.model.documents import API_VERSION
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
@@ -294,7 +293,7 @@ def render_drift(key: UnitKey, state: UnitState) -> bytes:
         "unit": str(key),
         "drifts": [record.to_dict() for record in state.drifts],
     }
-    return yaml.dump(body, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2000).encode()
+    return yaml_text(body).encode()
 
 
 def _outcome_words(state: UnitState) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from gitops.manifests.writing import yaml_text
 from gitops.model.documents import API_VERSION
 from gitops.model.identity import ObjectRef, UnitKey, WorkloadRef
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
@@ -231,8 +232,7 @@ def object_text(ref: ObjectRef) -> str:
 
 def emit(body: Mapping[str, Any], previous: bytes | None) -> bytes:
     """The file's bytes; `previous` itself when that means the same. Empty fields are left out."""
-    text = yaml.dump(_lean(**body), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1 << 20)
-    data = (_HEADER + str(text)).encode()
+    data = (_HEADER + yaml_text(_lean(**body))).encode()
     return previous if previous is not None and _meaning(previous) == _meaning(data) else data
 
 

@@ -197,3 +197,16 @@ def test_a_credential_is_told_once(compile_small):
 def test_a_misplaced_object_is_judged_all_the_same(compile_small):
     text = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\ndata:\n  a: {TOKEN}\n"
     assert [f.code for f in compile_small({OBJECTS: text}).errors] == ["GO4104", "GO4202"]
+
+
+def test_findings_of_one_object_are_bounded(compile_small):
+    data = "".join(f"  k{n}: {n}\n" for n in range(5_000))
+    result = compile_small({OBJECTS: in_web("ConfigMap", "data:\n" + data)})
+    assert len(result.findings) == 101
+    assert [f.code for f in result.findings].count("GO1009") == 1
+
+
+def test_y06_the_authors_tag_is_quoted(compile_small):
+    text = "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMService\nmetadata: {name: a, namespace: web}\n"
+    found = compile_small({OBJECTS: text + "spec: {image: {repository: x, tag: 1.20}}\n"}).errors
+    assert [f.message for f in found] == ['NIMService a: spec.image.tag must be text: write "1.20"']
