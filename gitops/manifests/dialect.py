@@ -12,14 +12,18 @@ import json
 import re
 from typing import Any, NoReturn
 
+from yaml.events import ScalarEvent
+
 from gitops.manifests import codes, scalars
 from gitops.manifests.file_state import FileState, UnreadableError
 
 # Both begin with what is rare, not with what comes before it: that makes the search ten times faster.
 _BAD_SEPARATOR = re.compile(r"---(?<=^---)(?![ \t]*\r?$|[ \t]+#)", re.MULTILINE)
 _ODD_SEPARATOR = re.compile("---(?<=[\x85\u2028\u2029]---)(?=[ \t\r\n\x85\u2028\u2029]|\\Z)")
-_JSON_ONLY = re.compile(r"\\[u/]|[\x7f-\x9f\u2028\u2029\ufffe\uffff]|[0-9][eE]|[0-9]{300}")
+_JSON_ONLY = re.compile(r"\\[u/]|[\x7f-\x9f\u2028\u2029\ufffe\uffff]|[0-9][eE]|[0-9]{300}|^\.\.\.", re.MULTILINE)
 """What a JSON text must hold to be read otherwise as YAML."""
+
+_END_MARK = re.compile(r"\s*^\.\.\.(?:\s|\Z)", re.MULTILINE)
 
 _JSON_ESCAPE = re.compile(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\(.)|([\x7f-\x9f\u2028\u2029\ufffe\uffff])", re.IGNORECASE)
 _SLASH_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\/")
@@ -49,6 +53,12 @@ def refused(event: Any, text: str, *, in_flow: bool) -> str:
     elif in_flow and not event.style and "?" in event.value:
         return f"kubectl ends the text {scalars.shown(event.value)} at its question mark: put it in quotes"
     return ""
+
+
+def is_hollow(root: Any, *, end: Any) -> bool:
+    """Whether a document's first and last event are an empty scalar and `...`: for kubectl that piece is no YAML."""
+    is_scalar: bool = type(root) is ScalarEvent
+    return is_scalar and bool(end.explicit) and root.start_mark.index == root.end_mark.index
 
 
 class _TooLargeError(Exception):
@@ -84,6 +94,8 @@ def _first_json_as_yaml(text: str, state: FileState) -> str:
         raise UnreadableError from None
     except (ValueError, RecursionError):
         return text  # no JSON: kubectl tries YAML then
+    if found := _END_MARK.match(text, end):
+        _refuse(state, text, found.end() - 1, "kubectl reads JSON here, which has no `...`")
     return text[:start] + _JSON_ESCAPE.sub(_yaml_escape, text[start:end]) + text[end:]
 
 

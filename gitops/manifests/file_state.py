@@ -45,14 +45,14 @@ class FileState:
         self.characters_left = limits.alias_characters
         self.findings: list[Finding] = []
         self.odd_lines: Sequence[int] = ()
-        self._recorded = {Severity.ERROR: 0, Severity.WARNING: 0}
+        self._recorded = dict.fromkeys(Severity, 0)
 
     def add(self, code: str, message: str, *, line: int, path: Path = ()) -> None:
-        """Record a finding; `line` is an editor's. Warnings beyond the limit are dropped, errors beyond it raise
+        """Record a finding; `line` is an editor's. Beyond the limit warnings are dropped, and an error raises
         UnreadableError."""
         severity = CATALOGUE[code].severity
         if self._recorded[severity] >= self.limits.findings:
-            if severity is Severity.WARNING:
+            if severity is not Severity.ERROR:
                 return
             code, message, path = codes.TOO_MANY_FINDINGS, "further errors are not listed", ()
         self._recorded[severity] += 1

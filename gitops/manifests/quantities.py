@@ -197,7 +197,9 @@ def _walk(value: Any, *, parent: str, lists: frozenset[str]) -> Any:
         elif kind is list:
             after = _walk(child, parent=key, lists=lists)
         elif key in _SINGLE and parent in _SINGLE[key]:
-            if parent == "target" and value.get("type") not in _METRIC_TARGETS:
+            if (
+                parent == "target" and str(value.get("type")) not in _METRIC_TARGETS
+            ):  # a list is hostile, and unhashable
                 continue
             after = _rewrite(child)
         else:

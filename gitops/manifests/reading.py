@@ -8,7 +8,7 @@ In both cases whoever owns units that came from the file must hold them: see Rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ def read_documents(data: bytes, *, file: str, limits: Limits = DEFAULT_LIMITS) -
 
 
 def _documents(text: str, state: FileState) -> Iterator[tuple[list[RawDocument] | None, int]]:
-    """The documents of a text with their numbers, in place of a refused one None."""
+    """What each document of a text holds, with its number; in place of a refused one None."""
     loader = CSafeLoader(text)
     doubtful = text if dialect.may_differ(text) else ""
     index = 0
@@ -69,25 +69,34 @@ def _documents(text: str, state: FileState) -> Iterator[tuple[list[RawDocument] 
             event: Any = loader.get_event()
             if event is None or type(event) is StreamEndEvent:
                 return
-            if type(event) is not DocumentStartEvent:
-                continue
-            index += 1
-            line = state.editor_line(line_of(event))
-            if event.version is not None:
-                state.add(codes.DIRECTIVE, f"document {index}: the %YAML directive has no effect", line=line)
-            if event.tags:
-                state.add(codes.TAG, f"document {index}: the %TAG directive is not supported", line=line)
-            builder = DocumentBuilder(state, loader.get_event, index, doubtful=doubtful)
-            body = builder.build(loader.get_event())
-            if builder.lost or event.tags:
-                yield None, index
-            elif body is not None:
-                yield lists.flatten(_raw(body, builder, state, index), state), index
+            if type(event) is DocumentStartEvent:
+                index += 1
+                builder = DocumentBuilder(state, loader.get_event, index, doubtful=doubtful)
+                yield _read(event, builder, loader.get_event, state, index), index
     except YAMLError as error:
         encoding.report_syntax(error, text, state)
         raise UnreadableError from error
     finally:
         loader.dispose()
+
+
+def _read(
+    start: Any, builder: DocumentBuilder, next_event: Callable[[], Any], state: FileState, index: int
+) -> list[RawDocument] | None:
+    """The objects of the document that begins with an event; None when it is refused."""
+    line = state.editor_line(line_of(start))
+    if start.version is not None:
+        state.add(codes.DIRECTIVE, f"document {index}: the %YAML directive has no effect", line=line)
+    if start.tags:
+        state.add(codes.TAG, f"document {index}: the %TAG directive is not supported", line=line)
+    root = next_event()
+    body = builder.build(root)
+    if dialect.is_hollow(root, end=next_event()):
+        state.add(codes.KUBECTL_REFUSES, f"document {index}: `...` with nothing before it", line=line)
+        raise UnreadableError
+    if builder.lost or start.tags:
+        return None
+    return [] if body is None else lists.flatten(_raw(body, builder, state, index), state)
 
 
 def _raw(body: Any, builder: DocumentBuilder, state: FileState, index: int) -> RawDocument:

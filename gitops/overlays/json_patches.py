@@ -15,7 +15,14 @@ from gitops.manifests.lines import Path
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.overlays import codes
-from gitops.overlays.patches import IDENTITY_FIELDS, OWNERSHIP_FIELDS, Target, content_problems
+from gitops.overlays.patches import (
+    IDENTITY_FIELDS,
+    MARKS,
+    OWNERSHIP_FIELDS,
+    RESERVED_PREFIXES,
+    Target,
+    content_problems,
+)
 from gitops.overlays.pointers import Pointer, PointerError, parse, shown
 from gitops.overlays.provenance import Provenance
 
@@ -161,3 +168,5 @@ def _place_problems(pointer: Pointer, member: str) -> Iterator[_Problem]:
         yield _Problem(codes.IDENTITY, f"changes metadata.{pointer[1]}", (member,))
     elif pointer[0] == "metadata" and pointer[1] in OWNERSHIP_FIELDS:
         yield _Problem(codes.OWNERSHIP, f"changes metadata.{pointer[1]}", (member,))
+    elif pointer[:2] in MARKS and pointer[2:] and pointer[2].startswith(RESERVED_PREFIXES):
+        yield _Problem(codes.RESERVED, f"changes the reserved key {pointer[2]}", (member,))

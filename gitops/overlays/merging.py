@@ -65,12 +65,12 @@ class _Merging:
             before, old, new = target.get(key, ABSENT), trace.fields.get(key), theirs.fields[key]
             here = (*path, key)
             if value is not None:
-                target[key], trace.fields[key] = self._value(before, old, value, new, here, shape.below(key))
-                trace.gone.pop(key, None)
+                target[key], merged = self._value(before, old, value, new, here, shape.below(key))
+                trace.put(key, merged)
             elif old is not None:
                 self._override(here, before, old, ABSENT, new)
-                del target[key], trace.fields[key]
-                trace.gone[key] = new.origin
+                del target[key]
+                trace.take(key, new.place)
 
     def _value(
         self, before: Any, old: Trace | None, value: Any, theirs: Trace, path: Path, shape: Shape
@@ -81,12 +81,12 @@ class _Merging:
                 self.fields(before, old, value, theirs, path, shape)
                 return before, old
             after: Any = {}
-            trace = Trace(theirs.origin, self.number)
+            trace = Trace(theirs.place, self.number)
             self.fields(after, trace, value, theirs, path, shape)
         elif isinstance(value, list) and shape.kind is not ListKind.ATOMIC:
             if old is not None and isinstance(before, list):
                 return self._items(before, old, value, theirs, path, shape)
-            after, trace = self._items([], Trace(theirs.origin, self.number), value, theirs, path, shape)
+            after, trace = self._items([], Trace(theirs.place, self.number), value, theirs, path, shape)
         else:
             after, trace = copy_json(value), theirs
         if old is not None:

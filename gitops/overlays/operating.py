@@ -11,7 +11,7 @@ from typing import Any
 import jsonpatch
 from jsonpointer import JsonPointerException
 
-from gitops.manifests.canonical import canonical_json, copy_json
+from gitops.manifests.canonical import canonical_json
 from gitops.manifests.file_state import DEFAULT_LIMITS
 from gitops.manifests.lines import Path
 from gitops.model.catalogue import finding
@@ -19,13 +19,14 @@ from gitops.model.findings import Finding, Origin
 from gitops.overlays import codes
 from gitops.overlays.json_patches import JsonPatchSource, Operation
 from gitops.overlays.overriding import ABSENT, State
-from gitops.overlays.patches import RESERVED_PREFIXES, content_problems
+from gitops.overlays.patches import MARKS, RESERVED_PREFIXES, content_problems
 from gitops.overlays.pointers import END, MissingError, Place, Pointer, PointerError, locate, parse, shown, written
+from gitops.overlays.provenance import place_of
 from gitops.overlays.traces import Trace, trace_of
 
 MAX_COPIED = 1024 * 1024
-"""Bytes that the copy operations of one patch may add: each may double the object. (The API server bounds the same:
-JSONPatchMaxCopyBytes.)"""
+"""Bytes that all copy and move operations on one object may put elsewhere: each copy may double it. (The API server has
+such a bound too: JSONPatchMaxCopyBytes.)"""
 
 
 class _RefusedError(Exception):
@@ -38,12 +39,11 @@ class _RefusedError(Exception):
 
 def operate_on(state: State, source: JsonPatchSource, number: int) -> list[Finding]:
     """Apply the operations in order. With findings the state is unusable."""
-    run = _Run(state, source, number)
     findings: list[Finding] = []
     for operation in source.operations:
         origin = source.origin_of(operation)
         try:
-            run.apply(operation, origin)
+            _Operating(state, source, number, operation, origin).apply()
         except _RefusedError as refused:
             findings.append(finding(refused.code, f"{operation}: {refused}", origin))
             if operation.op == "test" or refused.code == codes.TOO_LARGE:
@@ -52,101 +52,97 @@ def operate_on(state: State, source: JsonPatchSource, number: int) -> list[Findi
     return findings
 
 
-class _Run:
-    """One patch over one object."""
+class _Operating:
+    """One operation on one object. Its methods raise _RefusedError."""
 
-    def __init__(self, state: State, source: JsonPatchSource, number: int) -> None:
+    def __init__(
+        self, state: State, source: JsonPatchSource, number: int, operation: Operation, origin: Origin
+    ) -> None:
         self.state = state
         self.source = source
         self.number = number
-        self.copies_left = MAX_COPIED
+        self.operation = operation
+        self.origin = origin
 
-    def apply(self, operation: Operation, origin: Origin) -> None:
-        """Raises _RefusedError."""
-        reserved = _reserved(self.state.body)
-        match operation.op:
-            case "test":
-                self._test(operation)
-            case "remove":
-                self._take(operation.path, origin)
-            case "add" | "replace":
-                value = operation.plain["value"]
-                provenance = self.source.provenance.at((operation.number - 1, "value"))
-                self._put(operation, value, trace_of(value, provenance, self.number), origin)
-            case "copy":
-                self._copy(operation, origin)
-            case _:
-                self._move(operation, origin)
-        for field, marks in _reserved(self.state.body).items():
-            if marks != reserved[field]:
+    def apply(self) -> None:
+        whole = self.operation.path in MARKS or self.operation.source in MARKS
+        before = _reserved(self.state.body) if whole else {}
+        self._dispatch()
+        for field, marks in _reserved(self.state.body).items() if whole else ():
+            if marks != before[field]:
                 what = "changes reserved keys of" if isinstance(marks, dict) else "leaves no map in"
                 raise _RefusedError(codes.RESERVED, f"{what} metadata.{field}")
 
-    def _test(self, operation: Operation) -> None:
+    def _dispatch(self) -> None:
+        match self.operation.op:
+            case "test":
+                self._test()
+            case "remove":
+                self._take(self.operation.path)
+            case "copy":
+                self._copy()
+            case "move":
+                self._move()
+            case _:
+                value = self.operation.plain["value"]
+                provenance = self.source.provenance.at((self.operation.number - 1, "value"))
+                self._put(value, trace_of(value, provenance, self.number))
+
+    def _test(self) -> None:
         try:
-            self._locate(operation.path)
-            self._run(operation.plain)
+            self._locate(self.operation.path)
+            self._library(self.operation.plain)
         except (_RefusedError, jsonpatch.JsonPatchTestFailed) as failed:
             why = str(failed) if isinstance(failed, _RefusedError) else "the value is another one"
             raise _RefusedError(codes.TEST_FAILED, f"the test fails, {why}") from None
 
-    def _copy(self, operation: Operation, origin: Origin) -> None:
-        taken = self._locate(operation.source)
-        self.copies_left -= len(canonical_json(taken.value))
-        if self.copies_left < 0:
-            message = f"the copies of one patch add more than {MAX_COPIED} bytes"
-            raise _RefusedError(codes.TOO_LARGE, message)
-        trace = self._trace(taken.path).moved(origin, self.number)
-        self._put(operation, copy_json(taken.value), trace, origin)
+    def _copy(self) -> None:
+        taken = self._locate(self.operation.source)
+        self._spend(taken.value)
+        self._put(taken.value, self._elsewhere(self._trace(taken.path)))
 
-    def _move(self, operation: Operation, origin: Origin) -> None:
+    def _move(self) -> None:
         """Functionally identical to a remove, followed immediately by an add (RFC 6902, 4.4): the target of a move
         inside one list is a position in the list without the item."""
-        path, source = operation.path, operation.source
+        path, source = self.operation.path, self.operation.source
+        taken = self._locate(source)
         if path == source:
-            self._locate(path)
             return
         if path[: len(source)] == source:
             raise _RefusedError(codes.BAD_POINTER, "a value cannot be moved into itself")
-        value, trace = self._take(source, origin)
-        self._put(operation, value, trace.moved(origin, self.number), origin)
+        self._spend(taken.value)
+        value, trace = self._take(source)
+        self._put(value, self._elsewhere(trace))
 
-    def _take(self, pointer: Pointer, origin: Origin) -> tuple[Any, Trace]:
+    def _take(self, pointer: Pointer) -> tuple[Any, Trace]:
         """Remove a value."""
         place = self._locate(pointer)
-        value, parent = place.value, self._trace(place.path[:-1])
-        self._run({"op": "remove", "path": written(pointer)})
-        if isinstance(place.key, str):
-            trace = parent.fields.pop(place.key)
-            parent.gone[place.key] = origin
-        else:
-            trace = parent.items.pop(place.key)
-        self._override(place.path, value, trace, ABSENT, origin)
-        return value, trace
+        value, parent, key = place.value, self._trace(place.path[:-1]), place.key
+        self._library({"op": "remove", "path": written(pointer)})
+        old = parent.take(key, place_of(self.origin)) if isinstance(key, str) else parent.items.pop(key)
+        self._override(place.path, value, old, ABSENT)
+        return value, old
 
-    def _put(self, operation: Operation, value: Any, trace: Trace, origin: Origin) -> None:
+    def _put(self, value: Any, trace: Trace) -> None:
         """Add a value, or put it in the place of another."""
-        place = self._locate(operation.path, adding=operation.op != "replace")
-        if len(operation.path) + _depth(value) > DEFAULT_LIMITS.depth:
+        pointer, replaces = self.operation.path, self.operation.op == "replace"
+        place = self._locate(pointer, adding=not replaces)
+        if len(pointer) + _depth(value) > DEFAULT_LIMITS.depth:
             raise _RefusedError(codes.TOO_LARGE, f"the object gets more than {DEFAULT_LIMITS.depth} levels")
-        if problem := next(content_problems(value, operation.path), None):
+        if problem := next(content_problems(value, pointer), None):
             raise _RefusedError(problem[0], problem[2])
         parent, key = self._trace(place.path[:-1]), place.key
-        over = isinstance(key, str) or operation.op == "replace"
-        before = place.value if over and place.there else ABSENT
-        op = "replace" if operation.op == "replace" else "add"
-        self._run({"op": op, "path": operation.plain["path"], "value": value})
+        old = parent.fields.get(key) if isinstance(key, str) else parent.items[key] if replaces else None
+        before = ABSENT if old is None else place.value
+        self._library({"op": "replace" if replaces else "add", "path": written(pointer), "value": value})
         if isinstance(key, str):
-            old = parent.fields.get(key)
-            parent.fields[key] = trace
-            parent.gone.pop(key, None)
-        elif over:
-            old, parent.items[key] = parent.items[key], trace
+            parent.put(key, trace)
+        elif replaces:
+            parent.items[key] = trace
         else:
-            old = None
             parent.items.insert(key, trace)
         if old is not None:
-            self._override(place.path, before, old, value, origin)
+            self._override(place.path, before, old, value)
 
     def _locate(self, pointer: Pointer, *, adding: bool = False) -> Place:
         try:
@@ -161,14 +157,20 @@ class _Run:
         except PointerError as error:
             raise _RefusedError(codes.BAD_POINTER, str(error)) from None
 
-    def _run(self, plain: dict[str, Any]) -> None:
-        """Let the library do it. Its own words hold values of the object and are not passed on."""
+    def _library(self, operation: dict[str, Any]) -> None:
+        """Let the library change the object; it copies values. Its own words hold values and are not passed on."""
         try:
-            jsonpatch.apply_patch(self.state.body, [plain], in_place=True)
+            jsonpatch.apply_patch(self.state.body, [operation], in_place=True)
         except jsonpatch.JsonPatchTestFailed:
             raise
         except (jsonpatch.JsonPatchException, JsonPointerException) as error:
             raise _RefusedError(codes.NOTHING_THERE, f"cannot be applied ({type(error).__name__})") from None
+
+    def _spend(self, value: Any) -> None:
+        self.state.copied += len(canonical_json(value))
+        if self.state.copied > MAX_COPIED:
+            message = f"copies and moves in the object come to more than {MAX_COPIED} bytes"
+            raise _RefusedError(codes.TOO_LARGE, message)
 
     def _trace(self, path: Path) -> Trace:
         trace = self.state.trace
@@ -176,16 +178,20 @@ class _Run:
             trace = trace.fields[segment] if isinstance(segment, str) else trace.items[segment]
         return trace
 
-    def _override(self, path: Path, before: Any, old: Trace, after: Any, origin: Origin) -> None:
-        self.state.override(path, before=before, trace=old, after=after, origin=origin, source=self.number)
+    def _elsewhere(self, trace: Trace) -> Trace:
+        """What is copied or moved comes from the operation, whoever wrote it first."""
+        return trace.moved(place_of(self.origin), self.number)
+
+    def _override(self, path: Path, before: Any, old: Trace, after: Any) -> None:
+        self.state.override(path, before=before, trace=old, after=after, origin=self.origin, source=self.number)
 
 
 def _reserved(body: dict[str, Any]) -> dict[str, dict[str, Any] | bool]:
-    """What of an object's labels and annotations no overlay may change; False for what is no map."""
+    """What of an object's labels and annotations no overlay may change; False for what is no map. Single keys are out
+    of reach already (json_patches.py), so this matters only where the whole map is replaced or removed."""
     found: dict[str, dict[str, Any] | bool] = {}
-    metadata = body.get("metadata", {})
-    for field in ("labels", "annotations"):
-        marks = metadata.get(field, {})
+    for _, field in MARKS:
+        marks = body["metadata"].get(field, {})
         is_map = isinstance(marks, dict)
         found[field] = is_map and {k: v for k, v in marks.items() if k.startswith(RESERVED_PREFIXES)}
     return found

@@ -66,6 +66,7 @@ class State:
     body: dict[str, Any]
     trace: Trace
     watch: PartsWatch
+    copied: int = 0  # bytes, by all operations
     overridden: list[Override] = field(default_factory=list)
 
     @classmethod

@@ -24,6 +24,9 @@ RESERVED_PREFIXES = ("gitops/", "applyset.kubernetes.io/")
 _DIRECTIVES = frozenset({"$patch", "$retainKeys"})
 _DIRECTIVE_PREFIXES = ("$setElementOrder/", "$deleteFromPrimitiveList/")
 
+MARKS = (("metadata", "labels"), ("metadata", "annotations"))
+"""Where an object's labels and annotations are."""
+
 IDENTITY_FIELDS = ("name", "namespace", "generateName")
 """Fields of metadata that say which object it is."""
 

@@ -6,12 +6,20 @@ entry is `line * number of files + position of the file`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from gitops.manifests.lines import NO_TEXTS, ROOT, Path, hash_of, nearest, number_at, pack
+from gitops.manifests.lines import NO_TEXTS, ROOT, Path, hash_of, nearest, number_at, pack, unpack
 from gitops.manifests.raw import RawDocument
 from gitops.model.findings import Origin
+
+Place = tuple[str, int]
+"""File and line, as in Origin: hundreds are made for each merge, and a tuple costs a fifth."""
+
+
+def place_of(origin: Origin) -> Place:
+    return origin.file, origin.line
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +44,17 @@ class Provenance:
         return cls((origin.file,), pack({}), origin.line)
 
     @classmethod
-    def build(
-        cls, entries: Mapping[int, Origin], default: Origin, *, texts: Mapping[int, str] = NO_TEXTS
-    ) -> Provenance:
+    def build(cls, entries: Mapping[int, Origin], default: Origin) -> Provenance:
         """From path hashes (lines.step) to origins."""
-        files = tuple(dict.fromkeys(o.file for o in (default, *entries.values())))
+        return cls.of_places({at: place_of(origin) for at, origin in entries.items()}, place_of(default), {})
+
+    @classmethod
+    def of_places(cls, places: Mapping[int, Place], default: Place, texts: Mapping[int, str]) -> Provenance:
+        """From path hashes to files and lines, and what the authors wrote."""
+        files = tuple(dict.fromkeys(file for file, _ in (default, *places.values())))
         position = {file: i for i, file in enumerate(files)}
-        numbers = {h: o.line * len(files) + position[o.file] for h, o in entries.items()}
-        number = default.line * len(files) + position[default.file]
+        numbers = {at: line * len(files) + position[file] for at, (file, line) in places.items()}
+        number = default[1] * len(files) + position[default[0]]
         return cls(files, pack(numbers), number, ROOT, dict(texts) or NO_TEXTS)
 
     def origin_of(self, path: Path) -> Origin:
@@ -59,11 +70,17 @@ class Provenance:
         number = nearest(self.blob, path, root=self.root, default=self.default)
         return Provenance(self.files, self.blob, number, hash_of(path, self.root), self.texts)
 
-    def own(self, at: int) -> Origin | None:
-        """Where the value of this path hash (hashes start at `root`) was set, when it is not where its parent was."""
-        number = number_at(self.blob, at)
-        return None if number is None else self._origin(number)
+    def finder(self) -> Callable[[int], Place | None]:
+        """Finds the place of a path hash (hashes start at `root`); None where it is that of the parent."""
+        numbers = unpack(self.blob).get if self.root == ROOT else partial(number_at, self.blob)
+        if len(self.files) == 1:
+            (file,) = self.files
+            return lambda at: None if (line := numbers(at)) is None else (file, line)
+        return lambda at: None if (number := numbers(at)) is None else self._place(number)
 
     def _origin(self, number: int) -> Origin:
+        return Origin(*self._place(number))
+
+    def _place(self, number: int) -> Place:
         line, file = divmod(number, len(self.files))
-        return Origin(self.files[file], line)
+        return self.files[file], line

@@ -1,24 +1,32 @@
 """Who set each value of an object, as a tree of the object's own form: what overlays work on.
 
 A Provenance is compact and read-only, and finds a list item by the hash of its path: one insertion would move the
-hashes of all items after it. Here an item moves with its own trace, and a Provenance is made once at the end.
+hashes of all items after it. Here an item moves with its own trace, and a Provenance is made once at the end. What no
+overlay touches stays unread: most of an object, most of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gitops.manifests.lines import ROOT, step
 from gitops.model.findings import Origin
-from gitops.overlays.provenance import Provenance
+from gitops.overlays.provenance import Place, Provenance, place_of
 
 BASE = 0
 """The number of the base among the sources of an object; patches count from 1."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """Where values were read from: finds the place of a path hash, None for that of its parent."""
+
+    find: Callable[[int], Place | None]
+    texts: Mapping[int, str]
+
+
 class Trace:
     """Where a value comes from, and the same for everything inside it.
 
@@ -26,68 +34,123 @@ class Trace:
     a key; `text` is what the author wrote for a number or boolean that JSON prints differently.
     """
 
-    origin: Origin
-    source: int
-    text: str | None = None
-    fields: dict[str, Trace] = field(default_factory=dict)
-    items: list[Trace] = field(default_factory=list)
-    gone: dict[str, Origin] = field(default_factory=dict)
+    __slots__ = ("_fields", "_items", "_unread", "gone", "place", "source", "text")
+
+    def __init__(self, place: Place, source: int, text: str | None = None) -> None:
+        self.place = place
+        self.source = source
+        self.text = text
+        self.gone: dict[str, Place] = {}
+        self._fields: dict[str, Trace] = {}
+        self._items: list[Trace] = []
+        self._unread: tuple[_Document, Any, int] | None = None  # with the value and the hash of its path there
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(*self.place)
+
+    @property
+    def fields(self) -> dict[str, Trace]:
+        if self._unread is not None:
+            self._read(*self._unread)
+        return self._fields
+
+    @property
+    def items(self) -> list[Trace]:
+        if self._unread is not None:
+            self._read(*self._unread)
+        return self._items
+
+    @items.setter
+    def items(self, items: list[Trace]) -> None:
+        self._items = items
+
+    def put(self, key: str, trace: Trace) -> None:
+        """Set a key of a map."""
+        self.fields[key] = trace
+        self.gone.pop(key, None)
+
+    def take(self, key: str, place: Place) -> Trace:
+        """Remove a key of a map; `place` is where that is asked for."""
+        self.gone[key] = place
+        return self.fields.pop(key)
 
     def children(self) -> Iterator[tuple[str | int, Trace]]:
         yield from self.fields.items()
         yield from enumerate(self.items)
 
-    def moved(self, origin: Origin, source: int) -> Trace:
+    def moved(self, place: Place, source: int) -> Trace:
         """A copy of it whose values all come from one place: what a copy or move operation makes."""
-        return Trace(
-            origin,
-            source,
-            self.text,
-            {key: child.moved(origin, source) for key, child in self.fields.items()},
-            [child.moved(origin, source) for child in self.items],
-        )
+        trace = Trace(place, source, self.text)
+        trace._fields = {key: child.moved(place, source) for key, child in self.fields.items()}
+        trace._items = [child.moved(place, source) for child in self.items]
+        return trace
 
     def touched_before(self, source: int) -> bool:
         """Whether an earlier patch set the value or anything inside it."""
         if BASE < self.source < source:
             return True
-        return any(child.touched_before(source) for _, child in self.children())
+        return self._unread is None and any(child.touched_before(source) for _, child in self.children())
+
+    def _read(self, document: _Document, value: Any, at: int) -> None:
+        self._unread = None
+        if isinstance(value, dict):
+            self._fields = {key: self._child(document, child, step(at, key)) for key, child in value.items()}
+        else:
+            self._items = [self._child(document, child, step(at, n)) for n, child in enumerate(value)]
+
+    def _child(self, document: _Document, value: Any, at: int) -> Trace:
+        return _unread(document, value, at, document.find(at) or self.place, self.source)
+
+    def write(self, at: int, places: dict[int, Place], texts: dict[int, str]) -> None:
+        """Note what is known of the value at a path hash. What comes from where its parent does needs no entry."""
+        if self.text is not None:
+            texts[at] = self.text
+        if self._unread is not None:
+            document, value, there = self._unread
+            _graft(document, value, there, at, places, texts)
+            return
+        for key, remover in self.gone.items():
+            places[step(at, key)] = remover
+        for segment, child in self.children():
+            here = step(at, segment)
+            if child.place != self.place:
+                places[here] = child.place
+            child.write(here, places, texts)
 
 
 def trace_of(value: Any, provenance: Provenance, source: int) -> Trace:
     """The trace of a value that was read from a document."""
-    return _read(value, provenance, source, provenance.root, provenance.origin_of(()))
-
-
-def _read(value: Any, provenance: Provenance, source: int, at: int, origin: Origin) -> Trace:
-    trace = Trace(origin, source, provenance.texts.get(at))
-    if isinstance(value, dict):
-        for key, child in value.items():
-            here = step(at, key)
-            trace.fields[key] = _read(child, provenance, source, here, provenance.own(here) or origin)
-    elif isinstance(value, list):
-        for position, child in enumerate(value):
-            here = step(at, position)
-            trace.items.append(_read(child, provenance, source, here, provenance.own(here) or origin))
-    return trace
+    document = _Document(provenance.finder(), provenance.texts)
+    return _unread(document, value, provenance.root, place_of(provenance.origin_of(())), source)
 
 
 def provenance_of(trace: Trace) -> Provenance:
-    """The compact form. A value that comes from where its parent does needs no entry."""
-    entries: dict[int, Origin] = {}
+    """The compact form."""
+    places: dict[int, Place] = {}
     texts: dict[int, str] = {}
-    _write(trace, ROOT, entries, texts)
-    return Provenance.build(entries, trace.origin, texts=texts)
+    trace.write(ROOT, places, texts)
+    return Provenance.of_places(places, trace.place, texts)
 
 
-def _write(trace: Trace, at: int, entries: dict[int, Origin], texts: dict[int, str]) -> None:
-    if trace.text is not None:
-        texts[at] = trace.text
-    for key, origin in trace.gone.items():
-        if origin != trace.origin:
-            entries[step(at, key)] = origin
-    for segment, child in trace.children():
-        here = step(at, segment)
-        if child.origin != trace.origin:
-            entries[here] = child.origin
-        _write(child, here, entries, texts)
+def _unread(document: _Document, value: Any, at: int, place: Place, source: int) -> Trace:
+    trace = Trace(place, source, document.texts.get(at))
+    if isinstance(value, dict | list):
+        trace._unread = (document, value, at)
+    return trace
+
+
+def _graft(
+    document: _Document, value: Any, there: int, here: int, places: dict[int, Place], texts: dict[int, str]
+) -> None:
+    """Copy what a document knows of the values inside one to where that one stands now."""
+    find = document.find
+    for segment, child in value.items() if isinstance(value, dict) else enumerate(value):
+        source = step(there, segment)
+        target = source if here == there else step(here, segment)
+        if (place := find(source)) is not None:
+            places[target] = place
+        if document.texts and source in document.texts:
+            texts[target] = document.texts[source]
+        if isinstance(child, dict | list):
+            _graft(document, child, source, target, places, texts)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
-from gitops.model.findings import Finding
+from gitops.model.findings import Finding, Severity
 from gitops.model.patches import Patch
 from gitops.model.serving import GpuTarget
 from gitops.plan.bases import Base
@@ -101,7 +101,21 @@ class Chains:
                 self.objects(name, "")
         for cluster in self._overlays.clusters if self._overlays is not None else ():
             if not any(made == cluster for _, made in self._objects):
-                self.objects(specifications[0], cluster)
+                self._check_cluster(specifications, cluster)
+
+    def _check_cluster(self, specifications: list[str], cluster: str) -> None:
+        """A cluster's patches where nothing is placed: wrong only if they are with every specification, since those
+        that come there may be the ones that they build on."""
+        before, first = self.findings, None
+        for name in specifications:
+            self.findings = []
+            self.objects(name, cluster)
+            if not any(f.severity == Severity.ERROR for f in self.findings):
+                break
+            first = self.findings if first is None else first
+        else:
+            self.findings = first or []
+        self.findings = [*before, *self.findings]
 
     def _make(self, specification: str, cluster: str) -> tuple[CleanObject, ...]:
         workload = self._folder.ref

@@ -46,6 +46,18 @@ def test_document_separators_that_kubectl_does_not_take(text, line):
     assert not result.readable
 
 
+@pytest.mark.parametrize(("text", "line"), [("a: 1\n---\n...\n---\nb: 1\n", 2), ("a: 1\n---\n# c\n...\n", 2)])
+def test_an_end_mark_with_nothing_before_it(text, line):
+    result = read(text)
+    assert [(f.code, f.origin.line) for f in result.findings] == [(codes.KUBECTL_REFUSES, line)]
+    assert not result.readable
+
+
+def test_end_marks_that_kubectl_takes():
+    text = "a: 1\n...\n...\n---\n&x\n...\n---\n~\n...\n---\n''\n...\n---\nb: 1\n...\n# c\n"
+    assert [d.body for d in read(text).documents] == [{"a": 1}, "", {"b": 1}]
+
+
 def test_document_separators_that_kubectl_takes():
     text = "# c\n--- # c\na: 1\n---\t\nb: ----\n---\r\nc: x --- z\n...\n---   \n"
     assert [d.body for d in read(text).documents] == [{"a": 1}, {"b": "----"}, {"c": "x --- z"}]
@@ -101,6 +113,11 @@ def test_json_before_yaml():
     text = '\n{"a": "\\/"}\n---\nb: "\u2028"\n'
     assert [d.body for d in read(text).documents] == [{"a": "/"}, {"b": "\u2028"}]
     assert refused('{"a": 1}\n---\nb: "\\/"\n') == [codes.KUBECTL_REFUSES]
+
+
+def test_json_has_no_end_mark():
+    assert refused('{"a": 1}\n...\n') == [codes.KUBECTL_REFUSES]
+    assert body("{a: 1}\n...\n") == body('{"a": 1}\n# c\n---\n') == {"a": 1}
 
 
 def test_y07_a_number_beyond_floats_is_text_in_yaml_and_an_error_in_json():

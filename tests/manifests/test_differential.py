@@ -47,6 +47,7 @@ REASONS = [
     Reason(codes.SYNTAX, "expected <document start>", "kubectl drops what follows `...`", f"{HEAD}...\n{HEAD}"),
     Reason(codes.SYNTAX, "control characters", "kubectl drops what follows `...`", f"{HEAD}...\n#{'c' * 9_999}\n\x01"),
     Reason(codes.SYNTAX, "unknown directive", "kubectl drops what follows `...`", f"{HEAD}...\n%X\n---\n{HEAD}"),
+    Reason(codes.SYNTAX, "while scanning a tag", "Y18: kubectl drops unknown tags", f"{HEAD}a: !x,z 1\n"),
     Reason(codes.SYNTAX, "unknown escape", "`\\'` is an escape for go-yaml alone", f'{HEAD}a: "\\\'"\n'),
     Reason(codes.SYNTAX, "invalid Unicode", "kubectl puts U+FFFD for half a surrogate pair of JSON", JSON % r"\ud800"),
     Reason(codes.SYNTAX, "unexpected ':'", "`{b:,}` is the key `b:` for kubectl", f"{HEAD}a: {{b:,c}}\n"),
@@ -86,6 +87,8 @@ def _judge(data: bytes, result: ReadResult, answer: kubectl.Answer) -> str:
             return "refused by both"
         known = [r.why for r in REASONS if any(r.code in text and r.words in text for text in refused)]
         assert known, f"refused though kubectl reads it: {refused}\n{data.decode()}"
+        theirs = kubectl.read_one(data).objects if result.documents else []
+        assert set(_sorted([kubectl.comparable(d.body) for d in result.documents])) <= set(_sorted(theirs))
         return known[0]
     if any(check_object(document) for document in result.documents):
         return "no object"

@@ -62,12 +62,14 @@ LISTS = [
 REFUSED = [
     # what libyaml accepts, see gitops/manifests/dialect.py
     HEAD + "--- {b: 1}\n",
+    HEAD + "---\n# nothing\n...\n",
     "--- " + OBJECT % "a",
     HEAD + "a: 'x\n---z'\n",
     HEAD + "a: [http://x?y=1]\n",
     HEAD + 'a: "\\/"\n',
     "%TAG ! tag:yaml.org,2002:\n---\n" + HEAD + "a: !str 1\n",
     JSON % "1e400",
+    JSON % "1" + "\n...\n",
     # what this reader alone could let through
     HEAD + "a: &a {x: 1}\nl: &l [*a]\nm: {<<: *l}\n",
     HEAD + "base: &b [" + "x, " * 400 + "]\nmany: [" + "*b, " * 400 + "]\n",

@@ -140,6 +140,7 @@ def test_dynamo_graphs_of_both_versions():
         {"spec": {"default": {"cpu": 1}, "max": {"cpu": 2}}},
         {"spec": {"capacity": 3, "overhead": "1000m", "sizeLimit": "unlimited"}},
         {"data": {"limits": "cpu: 1000m"}},
+        {"spec": {"target": {"type": ["Value"], "value": 1}}},
     ],
 )
 def test_what_is_no_resource_list_is_left_alone(body):

@@ -1,11 +1,13 @@
 """What is stripped or rewritten before an apply, on a real API server: same meaning, and no second write."""
 
 import json
+import subprocess
 
 import pytest
 from controlplane_kit.client import ApiServer
 
 from gitops.manifests.quantities import canonical_quantity, canonical_resources
+from gitops.manifests.reading import read_documents
 from gitops.manifests.sanitizing import prepare_body
 
 pytestmark = pytest.mark.controlplane
@@ -87,3 +89,50 @@ def test_s11_quantities_of_built_in_kinds_come_back_as_we_send_them(shared_api, 
     live = apply(shared_api, body)["spec"]["template"]["spec"]["containers"]
     assert [c["resources"]["limits"]["cpu"] for c in live] == [canonical_quantity(q) for q in QUANTITIES]
     assert [c["resources"]["limits"] for c in sent] == [c["resources"]["limits"] for c in live]
+
+
+def volumes(api: ApiServer, namespace: str, text: str) -> dict:
+    """A Deployment with a file mode, read by us from YAML, as the server has it."""
+    manifest = f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: modes, namespace: {namespace}}}
+spec:
+  selector: {{matchLabels: {{a: b}}}}
+  template:
+    metadata: {{labels: {{a: b}}}}
+    spec:
+      containers: [{{name: c, image: i}}]
+      volumes: [{{name: v, configMap: {{name: m, defaultMode: {text}}}}}]
+"""
+    (document,) = read_documents(manifest.encode(), file="a.yaml").documents
+    return apply(api, document.body)["spec"]["template"]["spec"]["volumes"][0]["configMap"]
+
+
+@pytest.mark.parametrize("text", ["0644", "0o644", "0x1a4", "420"])
+def test_y03_octal_modes_arrive_as_meant(shared_api, namespace, text):
+    assert volumes(shared_api, namespace, text)["defaultMode"] == 420
+
+
+@pytest.mark.parametrize(("text", "why"), [("644", "0 and 0777"), ('"0644"', "expected numeric")])
+def test_y03_modes_that_mean_something_else_are_refused_by_the_server(shared_api, namespace, text, why):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        volumes(shared_api, namespace, text)
+    assert why in refused.value.stderr
+
+
+def service(namespace: str, *ports: dict) -> dict:
+    metadata = {"name": "dns", "namespace": namespace}
+    spec = {"ports": [{"name": f"p{n}", **port} for n, port in enumerate(ports)]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def test_s03_one_port_number_in_two_protocols_is_fine(shared_api, namespace):
+    live = apply(shared_api, service(namespace, {"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}))
+    assert [p["protocol"] for p in live["spec"]["ports"]] == ["TCP", "UDP"]
+
+
+def test_s03_the_default_protocol_makes_a_duplicate(shared_api, namespace):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        apply(shared_api, service(namespace, {"port": 53}, {"port": 53, "protocol": "TCP"}))
+    assert 'duplicate entries for key [port=53,protocol="TCP"]' in refused.value.stderr

@@ -153,6 +153,15 @@ def test_an_overlay_over_a_value_that_an_overlay_created():
     assert result.provenance.origin_of(("spec", "new", "b")) == Origin("a.yaml", 1)
 
 
+def test_a_key_that_comes_back_does_not_remember_its_removal():
+    """Where it has the line of its map, the removal is the only thing that is noted for it."""
+    there, gone = source("spec: {new: {a: 1}}\n", "a.yaml"), source("spec: {new: {a: null}}\n", "b.yaml")
+    assert merged(there, gone).provenance.origin_of(("spec", "new", "a")) == Origin("b.yaml", 1)
+    result = merged(there, gone, there)
+    assert result.body["spec"]["new"] == {"a": 1}
+    assert result.provenance.origin_of(("spec", "new", "a")) == Origin("a.yaml", 1)
+
+
 def test_an_inline_patch_has_the_lines_of_its_file():
     text = "kind: D\nspec:\n  patches:\n  - target: {}\n    patch:\n      spec:\n        replicas: 2\n"
     found = document(text, "deployment.yaml")

@@ -197,6 +197,7 @@ def test_as_many_operations_as_are_allowed():
         ("{op: remove, path: /metadata/annotations/gitops~1depends-on}", codes.RESERVED),
         ("{op: move, from: /metadata/annotations/gitops~1depends-on, path: /spec/x}", codes.RESERVED),
         ("{op: add, path: /metadata/labels, value: {applyset.kubernetes.io/part-of: x}}", codes.RESERVED),
+        ("{op: add, path: /metadata/labels/gitops~1reconciler/below, value: x}", codes.RESERVED),
         ("{op: add, path: /spec/template, value: {metadata: {labels: {gitops/reconciler: x}}}}", codes.RESERVED),
         ("{op: add, path: /spec/template/metadata/labels/gitops~1reconciler, value: x}", codes.RESERVED),
         ("{op: add, path: /spec/env/-, value: {$patch: delete, name: A}}", codes.DIRECTIVE),
@@ -514,6 +515,13 @@ def test_an_override_shows_what_was_put_there_then():
     result = apply("- {op: replace, path: /spec/args, value: [a]}\n- {op: add, path: /spec/args/-, value: b}\n")
     assert [o.after for o in result.overridden] == [["a"]]
     assert result.body["spec"]["args"] == ["a", "b"]
+    start, merge = document(BASE, "base.yaml"), document("spec: {args: [a]}\n", "merge.yaml")
+    patches = [
+        MergePatchSource(merge.body, Provenance.of_document(merge)),
+        source("- {op: add, path: /spec/args/-, value: b}\n"),
+    ]
+    result = apply_patches(start.body, Provenance.of_document(start), patches)
+    assert [o.after for o in result.overridden] == [["a"]]
 
 
 # -- bounds ----------------------------------------------------------------------------------------------------------
@@ -531,6 +539,14 @@ def test_copies_of_one_large_value_are_bounded():
     result = apply(copies, base=base)
     assert said(result) == [(codes.TOO_LARGE, 11)]
     assert "large0" not in result.body["spec"]
+
+
+def test_copies_and_moves_of_all_patches_of_an_object_count_together():
+    base = BASE + f"  large: {'x' * 100_000}\n"
+    there, back = "{op: move, from: /spec/large, path: /spec/x}", "{op: move, from: /spec/x, path: /spec/large}"
+    result = apply(*[f"- {there}\n- {back}\n"] * 10, base=base)
+    assert [str(f.origin) for f in result.findings][:1] == ["5.yaml:1"]
+    assert {f.code for f in result.findings} == {codes.TOO_LARGE}
 
 
 def test_depth_is_bounded():

@@ -19,9 +19,10 @@ from gitops.manifests.canonical import canonical_json, same_json
 from gitops.manifests.raw import RawDocument
 from gitops.manifests.reading import read_documents
 from gitops.model.findings import Origin
+from gitops.overlays import codes
 from gitops.overlays.applying import PatchSource, apply_patches
 from gitops.overlays.json_patches import read_operations
-from gitops.overlays.patches import MergePatchSource, Target
+from gitops.overlays.patches import RESERVED_PREFIXES, MergePatchSource, Target, content_problems
 from gitops.overlays.pointers import written
 from gitops.overlays.provenance import Provenance
 from gitops.overlays.shapes import ListKind, Shape, merged_order
@@ -350,3 +351,59 @@ def test_a_keyed_merge_loses_nothing(base, patch):
     assert set(base.get("s", [])) | set(patch.get("s", [])) == set(result.get("s", []))
     names = [item["n"] for item in result.get("l", [])]
     assert sorted(names) == sorted({item["n"] for body in (base, patch) for item in body.get("l", [])})
+
+
+GUARDED = {
+    "apiVersion": "v1",
+    "kind": "A",
+    "metadata": {
+        "name": "a",
+        "finalizers": ["f"],
+        "ownerReferences": [{"uid": "u"}],
+        "labels": {"a": "x", "gitops/b": "y"},
+        "annotations": {"applyset.kubernetes.io/c": "z"},
+    },
+    "spec": {"labels": {"gitops/b": "other"}, "name": "b", "list": [{"finalizers": []}], "template": {"metadata": {}}},
+}
+
+
+def out_of_reach(body: Any) -> Any:
+    """What only the base says."""
+    metadata = body["metadata"]
+    kept = {key: metadata.get(key) for key in ("name", "namespace", "generateName", "finalizers", "ownerReferences")}
+    marks = [
+        {key: value for key, value in metadata.get(field, {}).items() if key.startswith(RESERVED_PREFIXES)}
+        for field in ("labels", "annotations")
+    ]
+    return [body.get("apiVersion"), body.get("kind"), kept, marks]
+
+
+_ANYWHERE = st.sampled_from(
+    [
+        *paths_in(GUARDED),
+        *((*path, key) for path in ((), ("metadata",), ("metadata", "labels")) for key in ("namespace", "gitops/new")),
+        ("metadata", "finalizers", "-"),
+        ("spec", "template", "metadata", "labels"),
+        (),
+    ]
+).map(written)
+_PUT = st.sampled_from(["x", {}, [], None, {"gitops/b": "y"}, {"name": "a"}, {"gitops/b": "n"}, GUARDED["metadata"]])
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"op": st.sampled_from(["add", "replace"]), "path": _ANYWHERE, "value": _PUT})
+        | st.fixed_dictionaries({"op": st.sampled_from(["copy", "move"]), "path": _ANYWHERE, "from": _ANYWHERE})
+        | st.fixed_dictionaries({"op": st.just("remove"), "path": _ANYWHERE}),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_no_operation_reaches_what_only_the_base_says(patch):
+    source, problems = read_operations(patch, Provenance.of_origin(Origin("p.yaml", 1)), TARGET)
+    start = Provenance.of_origin(Origin("b.yaml", 1))
+    result = apply_patches(GUARDED, start, [] if problems else [source])
+    assert same_json(out_of_reach(result.body), out_of_reach(GUARDED))
+    assert isinstance(result.body["metadata"].get("labels", {}), dict)
+    assert isinstance(result.body["metadata"].get("annotations", {}), dict)
+    assert not any(code == codes.RESERVED for code, _, _ in content_problems(result.body.get("spec"), ("spec",)))

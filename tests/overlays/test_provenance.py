@@ -40,8 +40,9 @@ def test_of_one_origin():
 def test_build_with_several_files_and_long_ones():
     entries = {1: Origin("b", 3), 2: Origin("c", 70_000), 3: Origin("a", 0)}
     found = Provenance.build(entries, Origin("a", 1))
-    assert {at: found.own(at) for at in entries} == entries
-    assert found.own(4) is None
+    find = found.finder()
+    assert {at: Origin(*find(at)) for at in entries} == entries
+    assert find(4) is None
     assert found.files == ("a", "b", "c")
 
 

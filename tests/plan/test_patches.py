@@ -441,3 +441,30 @@ def test_beside_a_refused_patch_all_else_is_judged(compile_small):
     other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: setings}\ndata: {A: b}\n"
     result = compile_small({DEPLOYMENT: text, "functions/chat/overlays/h100.yaml": other, GRAPH: TWO + "  x: null\n"})
     assert {code for code, _ in said(result, "GO3002", "GO2201", "GO4107")} == {"GO3002", "GO2201", "GO4107"}
+
+
+@pytest.mark.parametrize(("operations", "codes"), [("replace", []), ("remove", ["GO3012"])])
+def test_patches_of_a_cluster_without_instances_may_build_on_any_specification(compile_small, operations, codes):
+    """Of two specifications only `t4` has what the cluster's patch replaces; nothing is placed on b."""
+    target = "{apiVersion: v1, kind: ConfigMap, name: settings}"
+    path = "/data/MORE" if operations == "replace" else "/data/NONE"
+    value = ", value: x" if operations == "replace" else ""
+    deployment = f"""\
+apiVersion: gitops/v1alpha1
+kind: FunctionDeployment
+metadata:
+  name: chat
+spec:
+  gpuSpecifications:
+    - {{id: h100, gpu: H100, clusters: [a], manifestMergePatches: [overlays/h100.yaml]}}
+    - id: t4
+      gpu: H100
+      clusters: [a]
+      manifestMergePatches: [{{target: {target}, patch: {{data: {{MORE: a}}}}}}]
+  clusterPatches:
+    b:
+      - target: {target}
+        operations: [{{op: {operations}, path: {path}{value}}}]
+"""
+    result = compile_small({"functions/chat/deployment.yaml": deployment})
+    assert [f.code for f in result.errors] == codes

@@ -86,7 +86,7 @@ class Author:
     def file(self, name: str) -> str:
         """A file of one to three documents, the first called `name`, the others `name-1`, `name-2`."""
         if self.chance(0.06):
-            then = self.pick(["", "\n"], [f"\n---\n{self.document(f'{name}-1')}", "\n# c\n", " x"])
+            then = self.pick(["", "\n"], [f"\n---\n{self.document(f'{name}-1')}", "\n# c\n", " x", "\n...\n"])
             text = self.json(name) + then
         else:
             before = self.pick(
