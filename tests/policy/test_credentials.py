@@ -72,7 +72,7 @@ def test_what_stands_before_a_credential_does_not_hide_it(what, before):
     assert looks_like(before + BAD[what]) == what
 
 
-@pytest.mark.parametrize("part", ["a.", "eyJabcdefghij-", "-----BEGIN ", "a://b:ccc", "sk-", "a://"])
+@pytest.mark.parametrize("part", ["a.", "eyJabcdefghij-", "-----BEGIN ", "a://b:ccc", "a://"])
 def test_a_text_of_many_beginnings_is_read_once(part):
     """Read anew from each of them, the first two take minutes."""
     assert looks_like(part * 100_000) is None
