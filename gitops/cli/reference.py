@@ -79,10 +79,10 @@ def documents_page(text: str) -> str:
 def _rows(model: type[documents.Document], prefix: str) -> list[tuple[str, str, str, str]]:
     rows = []
     for name, info in model.model_fields.items():
-        path = f"{prefix}{name}"
+        path = f"{prefix}{documents.written_name(name, info)}"
         use = documents.use_of(model, name)
         inner, words = _type(info.annotation)
-        default = "required" if info.is_required() else _default(info.default)
+        default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True))
         rows.append((path, _cell(words), _cell(default), str(use)))
         if inner is not None and use is not documents.Use.REFUSED and name != "metadata":
             rows += _rows(inner, f"{path}[]." if words.startswith("list") else f"{path}.")

@@ -24,9 +24,15 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ("a PyPI token", r"\bpypi-AgEIcHlwaS[A-Za-z0-9_-]{50,}"),
     ("a Docker Hub token", r"\bdckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"),
     ("an OpenAI or Anthropic key", r"\bsk-(?:ant-|proj-)?[A-Za-z0-9_-]{32,}"),
-    ("a signed token (JWT)", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}"),
-    ("a URL with a password", r"\b[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/:@$({<]{3,}@[^\s/]+"),
+    (
+        "a signed token (JWT)",
+        r"(?<![A-Za-z0-9_-])(?>(?:(?!\beyJ)[A-Za-z0-9_-])*)"
+        r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}",
+    ),
+    ("a URL with a password", r"(?<![a-z0-9+.-])[a-z0-9+.-]+://[^\s/:@]+:[^\s/:@$({<]{3,}@[^\s/]+"),
 )
+"""The last two begin with what may be long: they look only where a run of such characters begins, or a text of many
+beginnings (`a.a.a.…`) would be read anew from each of them."""
 _ANY = re.compile("|".join(f"(?:{pattern})" for _, pattern in _SHAPES))
 _COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _SHAPES)
 _SHORTEST = 12

@@ -64,3 +64,15 @@ def test_ordinary_values_pass(text):
 def test_paths_lead_to_the_value():
     body = {"a": [{"b": BAD["a GitHub token"]}, 1, None], "c": {"d": "plain text"}}
     assert list(credentials_in(body)) == [(("a", 0, "b"), "a GitHub token")]
+
+
+@pytest.mark.parametrize("what", ["a signed token (JWT)", "a URL with a password"])
+@pytest.mark.parametrize("before", ["token-", "a.b.c-", "=", "eyJ-eyJ-", "1."])
+def test_what_stands_before_a_credential_does_not_hide_it(what, before):
+    assert looks_like(before + BAD[what]) == what
+
+
+@pytest.mark.parametrize("part", ["a.", "eyJabcdefghij-", "-----BEGIN ", "a://b:ccc", "a://"])
+def test_a_text_of_many_beginnings_is_read_once(part):
+    """Read anew from each of them, the first two take minutes."""
+    assert looks_like(part * 100_000) is None
