@@ -13,7 +13,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class _Dumper(CSafeDumper):
-    """PyYAML quotes what YAML 1.1 reads as something else. kubectl knows more: `1e3` and `0o17` are numbers, `y` is true."""
+    """PyYAML quotes what YAML 1.1 reads as something else; for kubectl `1e3` and `0o17` are numbers and `y` is true too."""
 
 
 def _text(dumper: _Dumper, text: str) -> ScalarNode:
