@@ -13,7 +13,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class _Dumper(CSafeDumper):
-    """PyYAML quotes what YAML 1.1 reads as something else; for kubectl `1e3` and `0o17` are numbers and `y` is true too."""
+    """PyYAML quotes what YAML 1.1 reads as something else. For kubectl `1e3` and `0o17` are numbers and `y` is true."""
 
 
 def _text(dumper: _Dumper, text: str) -> ScalarNode:
