@@ -79,7 +79,7 @@ def documents_page(text: str) -> str:
 def _rows(model: type[documents.Document], prefix: str) -> list[tuple[str, str, str, str]]:
     rows = []
     for name, info in model.model_fields.items():
-        path = f"{prefix}{documents.written_name(name, info)}"
+        path = f"{prefix}{documents.written_name(model, name)}"
         use = documents.use_of(model, name)
         inner, words = _type(info.annotation)
         default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True))

@@ -15,10 +15,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
-from pydantic.fields import FieldInfo
 
 API_VERSION = "gitops/v1alpha1"
 
@@ -93,6 +93,7 @@ class WorkloadMetadata(Document):
     name: Applied[WorkloadName]
 
 
+@cache
 def use_of(model: type[Document], field: str) -> Use:
     """How a field is used. Raises KeyError for an unknown field, LookupError for one that says nothing."""
     for marker in model.model_fields[field].metadata:
@@ -101,16 +102,17 @@ def use_of(model: type[Document], field: str) -> Use:
     raise LookupError(f"{model.__name__}.{field} does not say what it is used for")
 
 
-def written_name(field: str, info: FieldInfo) -> str:
+@cache
+def written_name(model: type[Document], field: str) -> str:
     """What people write for a field: its alias where it has one (`in` is a word of Python)."""
-    return info.alias or field
+    return model.model_fields[field].alias or field
 
 
 def written_fields(document: Document) -> Iterator[tuple[Place, Use]]:
     """Every field that the author wrote, with its use; a recorded or refused field is not looked into."""
     for path, part in parts_of(document, only_used=True):
         for name in sorted(part.model_fields_set):
-            yield (*path, written_name(name, type(part).model_fields[name])), use_of(type(part), name)
+            yield (*path, written_name(type(part), name)), use_of(type(part), name)
 
 
 def problems_in(document: Document) -> Iterator[Problem]:
@@ -126,7 +128,7 @@ def parts_of(document: Document, path: Place = (), *, only_used: bool = False) -
     model = type(document)
     for name in sorted(document.model_fields_set):
         if not only_used or use_of(model, name) in (Use.APPLIED, Use.CHECKED):
-            here = (*path, written_name(name, model.model_fields[name]))
+            here = (*path, written_name(model, name))
             yield from _inside(getattr(document, name), here, only_used)
 
 

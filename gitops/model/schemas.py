@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from gitops.model.document_kinds import KINDS
-from gitops.model.documents import Use, use_of
+from gitops.model.documents import Document, Use, use_of, written_name
 
 _WORDS = {
     Use.APPLIED: "Applied: it changes what runs.",
@@ -50,11 +50,13 @@ class _Generator(GenerateJsonSchema):
         made = super().model_schema(schema)
         if "description" in made:
             made["description"] = " ".join(made["description"].split())
-        model = schema["cls"]
+        model: type[Document] = schema["cls"]
         for name, info in model.model_fields.items():
             use = use_of(model, name)
-            field: JsonSchemaValue = {"not": {}} if use is Use.REFUSED else made["properties"][info.alias or name]
+            field: JsonSchemaValue = (
+                {"not": {}} if use is Use.REFUSED else made["properties"][written_name(model, name)]
+            )
             text = " ".join((info.description or "").split())
             field["description"] = f"{text} {_WORDS[use]}".lstrip()
-            made["properties"][info.alias or name] = field
+            made["properties"][written_name(model, name)] = field
         return made

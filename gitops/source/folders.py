@@ -153,7 +153,8 @@ def _hash_file(file: str, path: str) -> str:
 
 def _read_file(file: str, path: str) -> bytes:
     with _opened(file, path) as handle:
-        data = handle.read(MAX_FILE_BYTES + 1)
+        size = os.fstat(handle.fileno()).st_size
+        data = handle.read(min(size, MAX_FILE_BYTES) + 1)  # as much as is asked for is allocated, whatever there is
     if len(data) > MAX_FILE_BYTES:
         raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES} bytes", path)
     return data
