@@ -116,8 +116,11 @@ class Compiler:
                     result = known[1]
                     self.statistics.reused += 1
                 else:
+                    failed = self._loader.failed
                     result = self._workload(context, folder, pins)
                     self._latest[ref] = (inputs, result)
+                    if self._loader.failed != failed:
+                        self._drop(ref)
                 run.add(ref, result)
                 if ref not in run.left_alone:
                     demands += result.demands
@@ -217,6 +220,14 @@ class Compiler:
         else:
             self._sources.move_to_end(key)
         return source
+
+    def _drop(self, ref: WorkloadRef) -> None:
+        """Forget what was made of a workload: a file that could not be read now may be read the next time."""
+        del self._latest[ref]
+        for key in [key for key in self._sources if key[0] == ref]:
+            del self._sources[key]
+        for key in [key for key in self._results if key[0] == ref]:
+            del self._results[key]
 
     def _forget(self, workloads: int) -> None:
         """Keep the head, and a little of what went before: a revert or a preview needs it again."""

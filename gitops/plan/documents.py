@@ -7,7 +7,8 @@ only where they cannot be a secret.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gitops.manifests import scalars
+from gitops.manifests.codes import TOO_MANY_FINDINGS
+from gitops.manifests.file_state import DEFAULT_LIMITS
 from gitops.manifests.lines import Path, dotted
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
@@ -78,21 +81,23 @@ def typed(
     body = document.body
     if not isinstance(body, dict):
         return None, (_at(document, (), codes.WRONG_KIND, f"expected a {model.__name__}, found no map", workload),)
+    secrets = _credentials(document, workload)
     kind = body.get("kind")
     if kind != model.__name__:
         known = f"a {kind}" if isinstance(kind, str) and kind in KINDS else "another kind"
         message = f"expected kind {model.__name__}, found {known if kind is not None else 'no kind'}"
-        return None, (_at(document, ("kind",), codes.WRONG_KIND, message, workload),)
+        return None, (*secrets, _at(document, ("kind",), codes.WRONG_KIND, message, workload))
     if body.get("apiVersion") != API_VERSION:
         message = f"apiVersion of a {model.__name__} is {API_VERSION}"
-        return None, (_at(document, ("apiVersion",), codes.WRONG_API_VERSION, message, workload),)
-    secrets = _credentials(document, workload)
+        return None, (*secrets, _at(document, ("apiVersion",), codes.WRONG_API_VERSION, message, workload))
     try:
         parsed = model.model_validate(body)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
-        return None, (*secrets, *(_explain(document, detail, workload, model) for detail in details))
-    findings = (*secrets, *_contradictions(document, parsed, workload), *_unused_fields(document, parsed, workload))
+        wrong = (_explain(document, detail, workload, model) for detail in details)
+        return None, (*secrets, *_bounded(wrong, document, workload))
+    contradictions = _bounded(_contradictions(document, parsed, workload), document, workload)
+    findings = (*secrets, *contradictions, *_unused_fields(document, parsed, workload))
     return (None if any(f.severity == "error" for f in findings) else parsed), findings
 
 
@@ -105,8 +110,16 @@ def _credentials(document: RawDocument, workload: WorkloadRef | None) -> list[Fi
     ]
 
 
-def _contradictions(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
-    return [_at(document, p.path, codes.RULES[p.rule], p.message, workload) for p in problems_in(parsed)]
+def _contradictions(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> Iterator[Finding]:
+    for problem in problems_in(parsed):
+        yield _at(document, problem.path, codes.RULES[problem.rule], problem.message, workload)
+
+
+def _bounded(errors: Iterator[Finding], document: RawDocument, workload: WorkloadRef | None) -> Iterator[Finding]:
+    """As many errors as are told of a manifest file."""
+    yield from itertools.islice(errors, DEFAULT_LIMITS.findings)
+    if next(errors, None) is not None:
+        yield _at(document, (), TOO_MANY_FINDINGS, "further errors are not listed", workload)
 
 
 def _unused_fields(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:

@@ -53,6 +53,7 @@ class Loader:
         self._cached = 0
         self._capacity = capacity
         self.parsed = 0  # files parsed since the start: what caches are measured by
+        self.failed = 0  # reads that failed since the start: what was made without them is not to be kept
 
     def load(self, tree: FileTree, entry: TreeEntry, *, workload: WorkloadRef | None = None) -> Loaded:
         """All documents of a file. What is wrong with the file comes as findings of the workload."""
@@ -62,6 +63,7 @@ class Loader:
             try:
                 data = tree.read(entry.path)
             except OSError as error:
+                self.failed += 1
                 message = f"{entry.path} cannot be read: {error.strerror or type(error).__name__}"
                 code = FILE_TOO_LARGE if error.errno == errno.EFBIG else codes.NO_SUCH_FILE
                 found = finding(code, message, Origin(entry.path), workload=workload)

@@ -72,6 +72,10 @@ def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
         assert everything(old.compile(tree, pins=PINS[pins])) == everything(new.compile(tree, pins=PINS[pins]))
 
 
+def unreadable(path: str) -> bytes:
+    raise OSError(5, "Input/output error", path)
+
+
 CLUSTER = "clusters/a.yaml"
 QUOTA = "    resourceQuota:\n      hard:\n        cpu: 8\n        memory: 1Gi\n"
 
@@ -104,6 +108,20 @@ def test_what_a_cluster_document_says_is_never_from_an_earlier_one(small, case):
     second = everything(old.compile(small(after)))
     assert second == everything(new.compile(small(after)))
     assert second[3:5] != first[3:5]
+
+
+@pytest.mark.parametrize("part", ["gitops.yaml", "clusters/a", "function.yaml", "graph", "h100", "bundle.yaml"])
+def test_a_file_that_could_not_be_read_once_is_read_again(small, monkeypatch, part):
+    tree = small()
+    (lost,) = [path for path in tree.files if part in path]
+    old, new = Compiler(OperatorRegistry.shipped()), Compiler(OperatorRegistry.shipped())
+    read = type(tree).read
+    with monkeypatch.context() as patched:
+        patched.setattr(type(tree), "read", lambda self, path: unreadable(path) if path == lost else read(self, path))
+        broken = old.compile(tree)
+    assert broken.errors
+    assert broken.held or not broken.complete
+    assert everything(old.compile(small())) == everything(new.compile(small()))
 
 
 def test_two_processes_with_other_hash_seeds_agree():

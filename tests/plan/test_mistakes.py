@@ -110,6 +110,24 @@ def test_message_and_hint(compile_small, small, old, new, message, hint):
     assert hint in found.hint
 
 
+@pytest.mark.parametrize(
+    "wrong", ["      field{}: 1\n", "    - {{id: h100, gpu: H100}} # {}\n"], ids=["fields", "rules"]
+)
+def test_a_document_full_of_errors_tells_the_first_hundred(compile_small, small, wrong):
+    text = small().files[DEPLOYMENT] + "".join(wrong.format(number) for number in range(3000))
+    codes = [f.code for f in compile_small({DEPLOYMENT: text}).findings]
+    assert len(codes) == 101
+    assert codes.count("GO1009") == 1
+
+
+@pytest.mark.parametrize("line", ["kind: Task", "apiVersion: gitops/v1"])
+def test_a_credential_in_a_document_of_another_kind_is_told_too(compile_small, small, line):
+    key = line.partition(":")[0]
+    lines = [line if old.startswith(f"{key}:") else old for old in small().files[DEPLOYMENT].splitlines()]
+    text = "\n".join(lines).replace("gpu: H100", f"gpu: {TOKEN}")
+    assert "GO4202" in {f.code for f in compile_small({DEPLOYMENT: text}).findings}
+
+
 def test_a_credential_that_a_json_patch_puts_into_a_list_is_told_once(compile_small, small):
     graph = "{apiVersion: nvidia.com/v1beta1, kind: DynamoGraphDeployment, name: chat}"
     patch = (
