@@ -53,10 +53,9 @@ class _Generator(GenerateJsonSchema):
         model: type[Document] = schema["cls"]
         for name, info in model.model_fields.items():
             use = use_of(model, name)
-            field: JsonSchemaValue = (
-                {"not": {}} if use is Use.REFUSED else made["properties"][written_name(model, name)]
-            )
+            written = written_name(model, name)
+            field: JsonSchemaValue = {"not": {}} if use is Use.REFUSED else made["properties"][written]
             text = " ".join((info.description or "").split())
             field["description"] = f"{text} {_WORDS[use]}".lstrip()
-            made["properties"][written_name(model, name)] = field
+            made["properties"][written] = field
         return made
