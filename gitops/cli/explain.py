@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
     from gitops.policy.annotations import Dependency
 
 Group = tuple["DesiredObject", "list[Explanation]", "list[UnitKey]"]
-"""An object, its explanation, and all units in which both are the same."""
+"""An object, its explanation, and all units in which both are the same but for what the reconciler writes."""
+
+
+VARIES = "(another in each of these units)"
+"""Stands for what the reconciler writes differently into each: the namespace, whose part it is."""
 
 
 def explain(
@@ -56,7 +62,7 @@ def explain(
     tree, compilation = compiled_folder(path, trace=trace)
     found = [(k, o) for k, o in _objects(compilation, wanted) if not cluster or k.cluster in cluster]
     if not found:
-        _say_why_not(compilation, wanted, tree.read)
+        _say_why_not(compilation, wanted, tree.read, cluster or ())
     try:
         groups = _groups(found, trace, field)
     except BadPathError as error:
@@ -90,9 +96,12 @@ def _groups(found: list[tuple[UnitKey, DesiredObject]], trace: Trace, field: str
     for key, item in found:
         at = parse_path(field, item.body) if field is not None else ()
         explanations = explain(item, trace.of(key, item), at)
-        same = next((keys for _, known, keys in groups if _comparable(known) == _comparable(explanations)), None)
+        same = next((g for g in groups if _comparable(g[1]) == _comparable(explanations)), None)
         if same is not None:
-            same.append(key)
+            _, known, keys = same
+            keys.append(key)
+            own = {e.path: e.value for e in explanations}
+            known[:] = [e if own.get(e.path) == e.value else replace(e, value=VARIES) for e in known]
         else:
             groups.append((item, explanations, [key]))
     return groups
@@ -103,9 +112,12 @@ def _comparable(explanations: list[Explanation]) -> list[Explanation]:
     return [e for e in explanations if e.origin is not None]
 
 
-def _say_why_not(compilation: Compilation, wanted: Dependency, read: Any) -> None:
+def _say_why_not(compilation: Compilation, wanted: Dependency, read: Any, clusters: Collection[str]) -> None:
     from gitops.cli import terminal
 
+    if elsewhere := sorted({key.cluster for key, _ in _objects(compilation, wanted)}):
+        typer.echo(f"gitops: {wanted} is on {', '.join(elsewhere)}, not on {', '.join(clusters)}", err=True)
+        raise typer.Exit(Exit.USAGE)
     if compilation.errors:
         terminal.print_findings(compilation.errors, read, terminal.console())
         typer.echo(f"gitops: no unit without errors has {wanted}", err=True)

@@ -129,7 +129,7 @@ MIN_ABOVE_MAX = define(
 NOTHING_DECLARED = define(
     "GO2018",
     E,
-    "The tree declares no workload, or no cluster",
+    "The tree declares no function and no bundle, or no cluster",
     "Nothing is pruned while this is so. If it is meant, set spec.allowEmpty: true in gitops.yaml.",
     example="a commit that removes every folder below `functions/` and `bundles/`",
 )

@@ -39,6 +39,9 @@ from gitops.policy.registry import OperatorRegistry
 _NOT_RUN = frozenset({WorkloadKind.TASK})
 """Kinds that are compiled and not applied by this version."""
 
+_APPLIED = frozenset({WorkloadKind.FUNCTION, WorkloadKind.BUNDLE})
+"""Kinds that put objects on clusters."""
+
 SOURCES_KEPT = 128
 """Workload documents kept parsed for when only pins or clusters move; a model takes ten times what its text takes."""
 
@@ -295,10 +298,13 @@ class _Run:
         self.left_alone.add(ref)
 
     def check_not_empty(self, layout: Layout, repository: Repository, context: Context) -> None:
-        """A tree that suddenly declares nothing is a mistake until somebody says that it is meant (R01, R02)."""
+        """A tree that suddenly declares nothing is a mistake until somebody says that it is meant (R01, R02). Tasks and
+        OperatorInstalls apply nothing: a tree of them alone would have all else pruned."""
         if repository.spec.allowEmpty:
             return
-        for what, there in (("workload", layout.workloads), ("cluster", {*context.clusters, *context.unreadable})):
+        applied = [ref for ref in layout.workloads if ref.kind in _APPLIED]
+        clusters = {*context.clusters, *context.unreadable}
+        for what, there in (("function and no bundle", applied), ("cluster", clusters)):
             if not there:
                 message = f"the tree declares no {what}"
                 self.findings.append(finding(codes.NOTHING_DECLARED, message, Origin(REPOSITORY_FILE)))

@@ -78,18 +78,24 @@ def explain(item: DesiredObject, merged: MergedObject | None, path: Path = ()) -
 
 
 def _removed(body: Any, overridden: tuple[Override, ...], path: Path) -> Iterator[Explanation]:
+    """What was removed at, below or around the path. Another item may have moved into the place of one of a list."""
     for override in overridden:
-        below = override.path[: len(path)] == path
-        if override.removed and below and _at(body, override.path) is ABSENT:
-            before = (Before(override.before, override.before_origin),)
-            yield Explanation(override.path, ABSENT, override.after_origin, before)
+        gone = override.removed and (_of_list(override) or _at(body, override.path) is ABSENT)
+        value = _at(override.before, path[len(override.path) :])
+        if gone and value is not ABSENT and override.path[: len(path)] == path[: len(override.path)]:
+            at = max(override.path, path, key=len)
+            yield Explanation(at, ABSENT, override.after_origin, (Before(value, override.before_origin),))
+
+
+def _of_list(override: Override) -> bool:
+    return isinstance(override.path[-1], int)
 
 
 def _before(overridden: tuple[Override, ...], path: Path) -> tuple[Before, ...]:
     """What the overrides of the field, or of a map or list around it, replaced there."""
     found = []
     for override in overridden:
-        if path[: len(override.path)] == override.path:
+        if path[: len(override.path)] == override.path and not (override.removed and _of_list(override)):
             value = _at(override.before, path[len(override.path) :])
             if value is not ABSENT:
                 found.append(Before(value, override.before_origin))

@@ -30,6 +30,14 @@ def test_units_that_are_the_same_are_told_once(gitops: Any, template: Path) -> N
     assert both.out.count("ConfigMap/llama-chat-settings") == 2
 
 
+def test_what_differs_in_units_that_are_the_same_is_not_told_of_all(gitops: Any, template: Path) -> None:
+    result = gitops("explain", template, GRAPH, "metadata")
+    assert "h100-0@dgx-a, function/llama-chat/h100-1@dgx-b" in result.out
+    assert 'metadata.namespace: "(another in each of these units)"' in result.out
+    assert 'metadata.labels.gitops/reconciler: "demo"' in result.out
+    assert "fn-llama-chat" not in result.out
+
+
 def test_json(gitops: Any, template: Path) -> None:
     result = gitops("explain", template, GRAPH, "spec.components[name=decode].replicas", "-f", "json")
     (group,) = json.loads(result.out)
@@ -53,7 +61,7 @@ def test_a_task_is_explained_too(gitops: Any, template: Path) -> None:
         (["Service/ech"], "no unit has Service/ech; there is Service/echo"),
         (["Service/echo", "spec.nothing"], "has no field spec.nothing"),
         (["Service/echo", "spec.ports[name=x]"], "no item has name=x"),
-        (["Service/echo", "--cluster", "none"], "no unit has Service/echo"),
+        (["Service/echo", "--cluster", "none"], "Service/echo is on dgx-a, dgx-b, not on none"),
     ],
 )
 def test_mistakes(gitops: Any, template: Path, arguments: list[str], words: str) -> None:

@@ -347,6 +347,14 @@ def test_r01_renamed_manifest_holds_the_workload(compile_small, small):
     assert result.held == {BASE}
 
 
+@pytest.mark.parametrize("rest", ["operators/dynamo.yaml", "tasks/job/task.yaml"])
+def test_r01_what_applies_nothing_is_no_workload(compiler, small, rest):
+    files = {path: None for path in small().files if path.startswith(("functions/", "bundles/"))}
+    result = compiler.compile(small({**files, rest: "kind: x\n"}))
+    assert not result.complete
+    assert "GO2018" in {f.code for f in result.errors}
+
+
 def test_removed_workload_is_complete(compiler, small):
     gone = {path: None for path in small().files if path.startswith("bundles/")}
     result = compiler.compile(small(gone))

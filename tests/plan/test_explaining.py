@@ -138,3 +138,54 @@ def test_what_is_no_path(text):
         return
     with pytest.raises(BadPathError):
         parse_path(text, BODY)
+
+
+GONE = """\
+apiVersion: gitops/v1alpha1
+kind: FunctionDeployment
+metadata:
+  name: chat
+spec:
+  patches:
+    - target: {apiVersion: v1, kind: ConfigMap, name: settings}
+      patch: {data: null}
+  gpuSpecifications:
+    - id: h100
+      gpu: H100
+      jsonPatches:
+        - target: {apiVersion: nvidia.com/v1beta1, kind: DynamoGraphDeployment, name: chat}
+          operations:
+            - {op: add, path: /spec/args, value: [one, two]}
+            - {op: remove, path: /spec/args/0}
+            - {op: remove, path: /spec/components/0/podTemplate/spec}
+"""
+
+
+@pytest.fixture
+def gone(compiler, small):
+    trace = Trace()
+    result = compiler.compile(small({DOCUMENT: GONE, OVERLAY: None}), trace=trace)
+    assert result.errors == ()
+    ((key, unit),) = [(k, u) for k, u in result.units.items() if k.kind == "function"]
+
+    def run(kind: str, *path: str | int):
+        (item,) = [o for o in unit.objects if o.ref.kind == kind]
+        found = explain(item, trace.of(key, item), path)
+        return [(spelled(e.path), e.value, e.origin.line, [b.value for b in e.before]) for e in found]
+
+    return run
+
+
+def test_what_a_removed_map_held_was_removed_with_it(gone):
+    assert gone("ConfigMap", "data", "LEVEL") == [("data.LEVEL", ABSENT, 8, ["info"])]
+    assert gone("ConfigMap", "data", "OTHER") == []
+    containers = ("spec", "components", 0, "podTemplate", "spec", "containers", 0)
+    (image,) = gone("DynamoGraphDeployment", *containers, "image")
+    assert image[1:] == (ABSENT, 17, ["example/worker:1.0.0"])
+
+
+def test_an_item_that_moved_up_did_not_override_the_one_that_is_gone(gone):
+    assert gone("DynamoGraphDeployment", "spec", "args") == [
+        ("spec.args[0]", "two", 15, []),
+        ("spec.args[0]", ABSENT, 16, ["one"]),
+    ]
