@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -17,7 +17,6 @@ from gitops.model.documents import (
     NonBlank,
     Problem,
     Recorded,
-    Refused,
     Rule,
     WorkloadMetadata,
 )
@@ -26,17 +25,11 @@ from gitops.model.patches import Patch
 from gitops.model.rates import Rate, TokenRate
 from gitops.model.serving import (
     ApiBodyFormat,
-    Artifact,
-    Description,
+    Base,
     GpuTarget,
     Port,
-    SecretRef,
-    Sources,
-    Tags,
-    Telemetries,
     Uri,
     Version,
-    unique_secrets,
 )
 from gitops.model.uniqueness import repeated
 
@@ -119,12 +112,9 @@ class LlmInvocation(Document):
     priority: Recorded[InvocationPriority]
 
 
-class FunctionSpec(Sources):
+class FunctionSpec(Base):
     version: Applied[Version]
     """Raised for every change of the base; the base of a version never changes."""
-    description: Recorded[Description | None] = None
-    namespace: Applied[DnsLabel | None] = None
-    """Instance namespace by name; the function may then have only one instance on each cluster."""
     functionType: Recorded[Literal["DEFAULT", "STREAMING", "LLM"]] = "DEFAULT"
     apiBodyFormat: Recorded[ApiBodyFormat] = "CUSTOM"
     inferenceUrl: Recorded[Uri | None] = None
@@ -132,14 +122,7 @@ class FunctionSpec(Sources):
     health: Recorded[Health | None] = None
     helmChartServiceName: Checked[DnsLabel | None] = None
     models: Recorded[list[Model] | None] = None
-    resources: Recorded[list[Artifact]] = []
-    tags: Recorded[Tags] = []
-    secretRefs: Recorded[list[SecretRef]] = []
-    """Secrets by name, copied into the instance namespace from gitops-secrets on the target cluster."""
-    secrets: Refused[Any] = None
-    """Values of secrets never are in Git."""
     rateLimit: Recorded[RateLimit | None] = None
-    telemetries: Recorded[Telemetries | None] = None
     llmInvocationConfig: Recorded[LlmInvocation | None] = None
 
     def problems(self) -> Iterable[Problem]:
@@ -148,7 +131,6 @@ class FunctionSpec(Sources):
             have = "helmChart" if self.wrote("helmChart") else "helmChartServiceName"
             yield Problem(Rule.MISSING, (have,), "helmChart and helmChartServiceName go together: both or neither")
         yield from self._models()
-        yield from unique_secrets(self.secretRefs, ("secretRefs",))
 
     def _models(self) -> Iterator[Problem]:
         llm = self.functionType == "LLM"

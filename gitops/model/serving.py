@@ -17,7 +17,6 @@ from gitops.model.documents import (
     DnsName,
     Document,
     NonBlank,
-    Place,
     Problem,
     Recorded,
     Refused,
@@ -122,9 +121,9 @@ class GpuTarget(Document):
                 yield Problem(Rule.NOT_UNIQUE, (field, position), f"{name} is listed twice")
 
 
-class Sources(Document):
-    """Where the objects of a function or task come from: exactly one of containerImage, helmChart, and operatorTypes
-    with manifests. The first two are checked and then refused: they are not rendered by this version."""
+class Base(Document):
+    """What functions and tasks share. Their objects come from exactly one of containerImage, helmChart, and
+    operatorTypes with manifests; the first two are checked and then refused: this version does not render them."""
 
     operatorTypes: Applied[Annotated[list[DnsLabel], Field(min_length=1)] | None] = None
     manifests: Applied[Manifests | None] = None
@@ -133,6 +132,16 @@ class Sources(Document):
     containerArgs: Checked[Annotated[str, StringConstraints(max_length=32768)] | None] = None
     containerEnvironment: Checked[list[EnvironmentVariable] | None] = None
     helmChart: Refused[ChartUrl | None] = None
+    description: Recorded[Description | None] = None
+    namespace: Applied[DnsLabel | None] = None
+    """Namespace by name, instead of one that is derived; a function may then have only one instance on each cluster."""
+    tags: Recorded[Tags] = []
+    resources: Recorded[list[Artifact]] = []
+    secretRefs: Recorded[list[SecretRef]] = []
+    """Secrets by name, copied into the workload's namespace from gitops-secrets on the target cluster."""
+    secrets: Refused[Any] = None
+    """Values of secrets never are in Git."""
+    telemetries: Recorded[Telemetries | None] = None
 
     def problems(self) -> Iterable[Problem]:
         yield from self._exactly_one()
@@ -144,6 +153,10 @@ class Sources(Document):
             yield Problem(Rule.NOT_UNIQUE, ("containerEnvironment", position), f"{key} is set twice")
         for position, name in repeated(self.operatorTypes or ()):
             yield Problem(Rule.NOT_UNIQUE, ("operatorTypes", position), f"{name} is listed twice")
+        for position, name in repeated(ref.name for ref in self.secretRefs):
+            yield Problem(Rule.NOT_UNIQUE, ("secretRefs", position), f"the Secret {name} is named twice")
+        for position, name in repeated(artifact.name for artifact in self.resources):
+            yield Problem(Rule.NOT_UNIQUE, ("resources", position), f"{name} is listed twice")
 
     def _exactly_one(self) -> Iterator[Problem]:
         manifests = self.wrote("manifests", "operatorTypes")
@@ -157,12 +170,6 @@ class Sources(Document):
             for name in ("operatorTypes", "manifests"):
                 if manifests and getattr(self, name) is None:
                     yield Problem(Rule.MISSING, (name,), f"operatorTypes and manifests go together: {name} is missing")
-
-
-def unique_secrets(refs: Iterable[SecretRef], at: Place) -> Iterator[Problem]:
-    """A problem for every Secret that is named twice."""
-    for position, name in repeated(ref.name for ref in refs):
-        yield Problem(Rule.NOT_UNIQUE, (*at, position), f"the Secret {name} is named twice")
 
 
 ApiBodyFormat = Literal["PREDICT_V2", "CUSTOM"]

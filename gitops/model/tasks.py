@@ -11,7 +11,6 @@ from gitops.model.documents import (
     ApiVersion,
     Applied,
     Checked,
-    DnsLabel,
     Document,
     Mode,
     Problem,
@@ -24,14 +23,9 @@ from gitops.model.durations import PositiveDuration, seconds_of
 from gitops.model.patches import Patch
 from gitops.model.serving import (
     Artifact,
-    Description,
+    Base,
     GpuTarget,
-    SecretRef,
-    Sources,
-    Tags,
-    Telemetries,
     Version,
-    unique_secrets,
 )
 from gitops.model.uniqueness import repeated
 
@@ -48,26 +42,16 @@ class TaskGpuSpecification(GpuTarget):
     """Once on each cluster that fits, instead of once."""
 
 
-class TaskSpec(Sources):
+class TaskSpec(Base):
     version: Applied[Version]
     """A task runs once for each version: raise it to run it again."""
     gpuSpecification: Applied[TaskGpuSpecification]
     containerEnvironment: Checked[list[TaskVariable] | None] = None  # type: ignore[assignment]  # stricter than a function's
-    description: Recorded[Description | None] = None
-    namespace: Applied[DnsLabel | None] = None
-    """Namespace by name, instead of one that is derived from the task's."""
     mode: Applied[Mode] = "enforce"
     patches: Applied[list[Patch]] = []
     """Patches for every cluster; then come those of the GPU specification, then those of the cluster."""
     clusterPatches: Applied[dict[str, list[Patch]]] = {}
     models: Recorded[list[Artifact]] = []
-    resources: Recorded[list[Artifact]] = []
-    tags: Recorded[Tags] = []
-    secretRefs: Recorded[list[SecretRef]] = []
-    """Secrets by name, copied into the task's namespace from gitops-secrets on the target cluster."""
-    secrets: Refused[Any] = None
-    """Values of secrets never are in Git."""
-    telemetries: Recorded[Telemetries | None] = None
     maxRuntimeDuration: Recorded[PositiveDuration | None] = None
     """The task is ended after this long; no limit when left out."""
     maxQueuedDuration: Recorded[PositiveDuration] = "PT72H"
@@ -93,10 +77,8 @@ class TaskSpec(Sources):
         if self.resultHandlingStrategy == "UPLOAD":
             message = "UPLOAD needs a key in the task and is not supported: store results from within the task"
             yield Problem(Rule.CONTRADICTION, ("resultHandlingStrategy",), message)
-        yield from unique_secrets(self.secretRefs, ("secretRefs",))
-        for field in ("models", "resources"):
-            for position, name in repeated(artifact.name for artifact in getattr(self, field)):
-                yield Problem(Rule.NOT_UNIQUE, (field, position), f"{name} is listed twice")
+        for position, name in repeated(artifact.name for artifact in self.models):
+            yield Problem(Rule.NOT_UNIQUE, ("models", position), f"{name} is listed twice")
 
 
 class Task(Document):

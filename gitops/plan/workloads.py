@@ -15,7 +15,7 @@ from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
 from gitops.model.patches import Patch, patch_path
-from gitops.model.serving import GpuTarget, Sources
+from gitops.model.serving import Base, GpuTarget
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.building import CleanObject
@@ -106,7 +106,7 @@ def check_name(document: Document, folder: WorkloadFolder, *, file: str, line: i
 
 
 def check_sources(
-    context: Context, spec: Sources, namespace: str | None, document: RawDocument, workload: WorkloadRef
+    context: Context, spec: Base, namespace: str | None, document: RawDocument, workload: WorkloadRef
 ) -> list[Finding]:
     """What a function's or task's base must not be: of an unknown operator, or in a namespace it cannot have alone."""
     found: list[Finding] = []
