@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gitops.model.findings import Origin
 from gitops.plan.units import Stage
 
@@ -124,3 +126,11 @@ def test_regions_and_attributes_compare_without_case(compile_small):
     result = compile_small({**ONLY_A, "functions/chat/deployment.yaml": spec})
     assert result.findings == ()
     assert len([k for k in result.units if k.kind == "function"]) == 1
+
+
+@pytest.mark.parametrize("key", ["gitops/x", "applyset.kubernetes.io/part-of"])
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_the_template_writes_no_mark_of_ours(compile_small, small, key, field):
+    text = small().files["clusters/a.yaml"].replace("labels: {team: ml}", f"{field}: {{{key}: v}}")
+    found = [f for f in compile_small({"clusters/a.yaml": text}).findings if f.code == "GO4301"]
+    assert [str(f.origin) for f in found] == ["clusters/a.yaml:14"]

@@ -491,3 +491,74 @@ def test_comment_change_keeps_the_objects(compile_small, small):
     key = UnitKey.parse("function/chat/h100-0@a")
     assert [o.digest for o in first.units[key].objects] == [o.digest for o in second.units[key].objects]
     assert by_kind(second.units[key])["DynamoGraphDeployment"].origin.line == 2
+
+
+@pytest.mark.parametrize("twin", ["functions/talk", "tasks/talk"])
+def test_two_workloads_in_one_namespace_are_both_held(compile_small, small, twin):
+    """Of two instances in one namespace the Namespace object stands for all objects; a task then has an error too."""
+    files = small().files
+    function = files["functions/chat/function.yaml"].replace("spec:\n", "spec:\n  namespace: shared\n", 1)
+    one = files["functions/chat/deployment.yaml"].replace("minInstances: 2", "minInstances: 1\n      clusters: [a]")
+    change = {"functions/chat/function.yaml": function, "functions/chat/deployment.yaml": one}
+    if twin.startswith("functions"):
+        for path, text in {**files, **change}.items():
+            if path.startswith("functions/chat/"):
+                name = path.rpartition("/")[2]
+                mine = (
+                    text.replace("name: chat", "name: talk", 1)
+                    if name in ("function.yaml", "deployment.yaml")
+                    else text
+                )
+                change[path.replace("/chat/", "/talk/")] = mine
+    else:
+        change["tasks/talk/task.yaml"] = (
+            "apiVersion: gitops/v1alpha1\nkind: Task\nmetadata: {name: talk}\nspec:\n  version: '1'\n"
+            "  namespace: shared\n  operatorTypes: [nim]\n  manifests: [c.yaml]\n"
+            "  gpuSpecification: {gpu: H100, clusters: [a]}\n"
+        )
+        change["tasks/talk/c.yaml"] = (
+            "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMCache\nmetadata: {name: c}\nspec: {}\n"
+        )
+    result = compile_small(change)
+    assert {f.code for f in result.errors} == {"GO5002"}
+    assert {str(w) for w in result.held} == {"function/chat", twin.replace("s/", "/")}
+    assert result.left_alone == set()
+    assert not result.not_run
+
+
+def test_r05_a_held_bundle_names_what_its_files_declare_with_and_without_namespace(compile_small):
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: page, namespace: web}\ndata: {a: null}\n"
+    result = compile_small({"bundles/base/objects.yaml": text})
+    assert sorted(map(str, result.named[BASE])) == ["ConfigMap page", "ConfigMap web/page"]
+    unread = compile_small({"bundles/base/objects.yaml": "a: ["})
+    assert BASE not in unread.named
+
+
+def test_the_scope_of_a_kind_is_that_of_the_bundles_own_definition(compile_small):
+    definition = (
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: xs.example.com}\n"
+        "spec: {group: example.com, scope: SCOPE, names: {kind: X, plural: xs}}\n---\n"
+        "apiVersion: example.com/v1\nkind: X\nmetadata: {name: x}\n"
+    )
+    for scope, codes in (("Namespaced", ["GO4104"]), ("Cluster", [])):
+        result = compile_small({"bundles/base/objects.yaml": definition.replace("SCOPE", scope)})
+        assert [f.code for f in result.findings] == codes
+
+
+def test_a_folder_is_no_patch_even_with_one_file_in_it(compile_small, small):
+    text = small().files["functions/chat/deployment.yaml"].replace("overlays/h100.yaml", "overlays")
+    messages = [f.message for f in compile_small({"functions/chat/deployment.yaml": text}).errors]
+    assert messages == ["overlays is a folder; a patch is one file"]
+
+
+def test_the_cluster_may_be_stricter_than_the_function(compile_small, small):
+    text = small().files["clusters/a.yaml"] + "  mode: paused\n"
+    modes = {str(k): u.mode for k, u in compile_small({"clusters/a.yaml": text}).units.items()}
+    assert modes["function/chat/h100-0@a"] is Mode.PAUSED
+
+
+def test_an_unreadable_cluster_that_is_not_listed_is_not_waited_for(compile_small, small):
+    text = small().files["functions/chat/deployment.yaml"] + "      clusters: [a]\n"
+    result = compile_small({"functions/chat/deployment.yaml": text, "clusters/b.yaml": "a: ["})
+    assert "GO4002" not in {f.code for f in result.findings}
+    assert len([k for k in result.units if k.kind == "function"]) == 2

@@ -189,3 +189,17 @@ def test_an_item_that_moved_up_did_not_override_the_one_that_is_gone(gone):
         ("spec.args[0]", "two", 15, []),
         ("spec.args[0]", ABSENT, 16, ["one"]),
     ]
+
+
+def test_a_specification_whose_id_has_hyphens(compiler, small):
+    trace = Trace()
+    text = DEPLOYMENT.replace("id: h100", "id: h100-big-2")
+    result = compiler.compile(small({DOCUMENT: text}), trace=trace)
+    ((key, unit),) = [(k, u) for k, u in result.units.items() if k.kind == "function" and k.cluster == "a"]
+    (item,) = [o for o in unit.objects if o.ref.kind == "ConfigMap"]
+    (found,) = explain(item, trace.of(key, item), ("data", "LEVEL"))
+    assert [b.value for b in found.before] == ["info", "warn"]
+
+
+def test_a_pointer_with_both_escapes():
+    assert parse_path("/a~01b", {}) == ("a~1b",)

@@ -190,6 +190,20 @@ def test_a_credential_that_an_overlay_hides_is_found(compile_small, where):
     assert TOKEN not in found.message
 
 
+def test_an_object_that_allows_credentials_allows_hidden_ones(compile_small):
+    allowed = "  annotations: {gitops/allow-credential-like: 'true'}\n"
+    assert compile_small({SETTINGS: settings(f"{allowed}data:\n  LEVEL: {TOKEN}\n")}).errors == ()
+
+
+def test_labels_and_env_of_a_schema_are_not_taken_for_those_of_an_object(compile_small):
+    """A field that is called `labels` may be any map below `properties`, where fields are described."""
+    body = "  namespace: web\nspec:\n  properties:\n    labels: {x: 5}\n"
+    text = f"apiVersion: example.com/v1\nkind: Form\nmetadata:\n  name: page\n{body}"
+    assert compile_small({OBJECTS: text}).errors == ()
+    other = text.replace("properties", "template")
+    assert [f.code for f in compile_small({OBJECTS: other}).errors] == ["GO4108"]
+
+
 def test_a_credential_is_told_once(compile_small):
     assert [f.code for f in compile_small({OVERLAY: settings(f"data:\n  LEVEL: {TOKEN}\n")}).errors] == ["GO4202"]
 

@@ -15,6 +15,7 @@ from gitops.plan.naming import (
     instance_namespace,
     is_instance_namespace,
     label_value,
+    refused_for_function,
     task_namespace,
 )
 
@@ -120,3 +121,15 @@ def test_folded_paths():
     assert folded("App.yaml") == folded("app.yaml")
     assert folded("\u00e9") == folded("e\u0301")
     assert folded("a") != folded("b")
+
+
+@pytest.mark.parametrize(
+    "namespace", ["default", "kube-system", "kube-x", "gitops-system", "gitops-secrets", "fn-chat"]
+)
+def test_no_function_takes_a_namespace_of_others(namespace):
+    assert refused_for_function(namespace)
+
+
+@pytest.mark.parametrize("namespace", ["chat", "defaults", "kubernetes", "gitops"])
+def test_other_namespaces_may_be_taken(namespace):
+    assert not refused_for_function(namespace)

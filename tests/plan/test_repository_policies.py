@@ -170,3 +170,18 @@ spec:
     assert (unknown.code, str(unknown.origin)) == ("GO2022", "functions/chat/deployment.yaml:9")
     known = compile_small({**change, "policies/lenient.yaml": POLICY})
     assert codes(known) == [("GO2010", "policies/lenient.yaml:5")]
+
+
+def test_two_types_are_narrowed_side_by_side(compile_small):
+    """The second one does not bring back what the first one left out."""
+    result = compile_small({"policies/dynamo.yaml": DYNAMO, "policies/nim.yaml": NIM})
+    assert [code for code, _ in codes(result)] == ["GO4101"]
+
+
+def test_fixed_fields_are_added(compile_small):
+    field = "  fixedFields:\n    - {group: '', kind: ConfigMap, path: /data/LEVEL}\n"
+    overlay = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {LEVEL: null}\n"
+    change = {"functions/chat/overlays/h100.yaml": overlay}
+    assert codes(compile_small(change)) == []
+    text = DYNAMO.partition("  companions")[0] + field
+    assert [code for code, _ in codes(compile_small({**change, "policies/dynamo.yaml": text}))] == ["GO3106"]
