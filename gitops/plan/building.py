@@ -6,7 +6,7 @@ finishing adds what differs between instances.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from gitops.manifests.lines import hash_of
 from gitops.manifests.quantities import canonical_resources
 from gitops.manifests.sanitizing import prepare_body
 from gitops.model.catalogue import finding
+from gitops.model.clusters import NamespaceTemplate
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.model.kinds import NAMESPACE
@@ -88,15 +89,16 @@ def clean(
 
 
 def namespace_object(
-    name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str], declared: Origin, template: Origin
+    name: str, template: NamespaceTemplate, *, declared: Origin, origin_of: Callable[[str, str], Origin]
 ) -> CleanObject:
-    """The instance namespace with the cluster's template; `declared` is what asks for it, `template` the template."""
+    """The instance namespace with the cluster's template. `declared` is what asks for it; `origin_of` tells where a
+    label or annotation is written, from `labels` or `annotations` and its key."""
     metadata: dict[str, Any] = {"name": name}
-    entries = {}
-    for field, values in (("labels", labels), ("annotations", annotations)):
+    entries: dict[int, Origin] = {}
+    for field, values in (("labels", template.labels), ("annotations", template.annotations)):
         if values:
             metadata[field] = dict(values)
-            entries[hash_of(("metadata", field))] = template
+            entries |= {hash_of(("metadata", field, key)): origin_of(field, key) for key in values}
     return CleanObject(
         ObjectRef("", "Namespace", "", name),
         NAMESPACE,

@@ -59,13 +59,7 @@ def instance_objects(
     error. `declared` is what asks for the instance."""
     cluster = context.clusters[key.cluster]
     template = cluster.document.spec.namespaceTemplate
-    made = namespace_object(
-        namespace,
-        labels=template.labels,
-        annotations=template.annotations,
-        declared=declared,
-        template=cluster.template,
-    )
+    made = namespace_object(namespace, template, declared=declared, origin_of=cluster.template_origin)
     twice = tuple(_in_template(cluster, objects, key.workload))
     if twice:
         return (), twice

@@ -45,10 +45,9 @@ class ClusterEntry:
     objects: tuple[CleanObject, ...] = ()  # of its namespace template, without a namespace
     template_lines: bytes = b""  # digest of the paths in the template with their lines
 
-    @property
-    def template(self) -> Origin:
-        """Where its namespace template is."""
-        return Origin(self.file, self.lines.line_of(("spec", "namespaceTemplate")))
+    def template_origin(self, field: str, key: str) -> Origin:
+        """Where a label or annotation of its namespace template is written."""
+        return Origin(self.file, self.lines.line_of(("spec", "namespaceTemplate", field, key)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ wants text, and file modes that are not octal. Each problem is (code, message, p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from gitops.manifests.lines import Path, dotted
@@ -58,22 +58,20 @@ def _equal_in(items: list[Any], shape: Shape, path: Path) -> Iterator[Problem]:
             yield codes.EQUAL_ITEMS, message, (*path, position)
 
 
-def numbers_at(body: dict[str, Any], paths: Iterable[str]) -> Iterator[Path]:
-    """Numbers and truth values at paths such as `/spec/image/tag`; `*` is every item of a list or key of a map."""
-    for text in paths:
-        yield from _numbers(body, text.strip("/").split("/"), ())
+def values_at(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
+    """Values at a path such as `/spec/image/tag`, each with its path; `*` is every item of a list or key of a map."""
+    yield from _values(value, pattern.strip("/").split("/"), ())
 
 
-def _numbers(value: Any, parts: list[str], path: Path) -> Iterator[Path]:
+def _values(value: Any, parts: list[str], path: Path) -> Iterator[tuple[Path, Any]]:
     if not parts:
-        if isinstance(value, int | float):
-            yield path
+        yield path, value
         return
     head, rest = parts[0], parts[1:]
     if isinstance(value, dict):
         for key in value if head == "*" else [head]:
             if key in value:
-                yield from _numbers(value[key], rest, (*path, key))
+                yield from _values(value[key], rest, (*path, key))
     elif isinstance(value, list) and head == "*":
         for position, item in enumerate(value):
-            yield from _numbers(item, rest, (*path, position))
+            yield from _values(item, rest, (*path, position))

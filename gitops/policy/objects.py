@@ -27,7 +27,7 @@ from gitops.policy.annotations import (
     read_wishes,
 )
 from gitops.policy.credentials import looks_like
-from gitops.policy.field_rules import equal_items, file_mode_problem, numbers_at
+from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
 from gitops.policy.registry import OperatorRegistry
 
 MAX_FINDINGS = 100
@@ -159,8 +159,10 @@ class _Judge:
         self.say(codes.NOT_TEXT, f'{dotted(path)} must be text: write "{written}"', *path)
 
     def _fields(self) -> None:
-        for path in numbers_at(self.body, self.registry.text_fields(self.ref.group_kind)):
-            self._not_text(_value_at(self.body, path), path)
+        for pattern in self.registry.text_fields(self.ref.group_kind):
+            for path, value in values_at(self.body, pattern):
+                if isinstance(value, int | float):
+                    self._not_text(value, path)
         shape = self.registry.schemas.shape(GroupVersionKind.parse(self.body["apiVersion"], self.ref.kind))
         if shape is not None:
             for code, message, path in equal_items(self.body, shape):
@@ -219,30 +221,12 @@ class _Judge:
                 return []
         if not limit.parts:
             return [(("metadata", "name"), "")]
-        return _names_at(self.body, limit.parts.strip("/").split("/"), ())
+        keys = limit.parts.endswith("*")  # of a map: the names are the keys themselves
+        found = values_at(self.body, limit.parts)
+        names = ((path, path[-1] if keys and isinstance(path[-1], str) else value) for path, value in found)
+        return [(path, name) for path, name in names if isinstance(name, str)]
 
 
 def _words(value: Any) -> list[str]:
     """The texts of a list, whatever else is in it; of one text alone, that."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
-
-
-def _value_at(value: Any, path: Path) -> Any:
-    for part in path:
-        value = value[part]
-    return value
-
-
-def _names_at(value: Any, parts: list[str], path: Path) -> list[tuple[Path, str]]:
-    """Names at a path with `*`: a trailing `*` means the keys themselves."""
-    if not parts:
-        return [(path, value)] if isinstance(value, str) else []
-    head, rest = parts[0], parts[1:]
-    if head != "*":
-        return _names_at(value.get(head), rest, (*path, head)) if isinstance(value, dict) else []
-    if isinstance(value, dict):
-        if not rest:
-            return [((*path, key), key) for key in value]
-        return [found for key, child in value.items() for found in _names_at(child, rest, (*path, key))]
-    children = enumerate(value) if isinstance(value, list) else ()
-    return [found for position, child in children for found in _names_at(child, rest, (*path, position))]

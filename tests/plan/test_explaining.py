@@ -100,7 +100,7 @@ def test_everything_below_a_path(explained):
 
 def test_what_the_cluster_document_puts_there(explained):
     rows = {row[0]: row[2] for row in explained("Namespace", "a")}
-    assert rows["metadata.labels.team"] == "clusters/a.yaml:13"
+    assert rows["metadata.labels.team"] == "clusters/a.yaml:14"
     assert rows["metadata.name"] == f"{DOCUMENT}:13"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops.model.identity import GroupVersionKind
-from gitops.policy.field_rules import equal_items, file_mode_problem, numbers_at
+from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
 from gitops.policy.registry import OperatorRegistry
 
 SCHEMAS = OperatorRegistry.shipped().schemas
@@ -83,11 +83,12 @@ def test_y03_the_octal_is_proposed_where_there_is_one():
     assert "write" not in str(file_mode_problem("defaultMode", 689, {}))
 
 
-def test_y06_numbers_at_paths():
+def test_values_at_paths():
     body = {"spec": {"a": {"tag": 1.2}, "list": [{"tag": "x"}, {"tag": 3}, 4], "map": {"p": {"tag": True}}}}
     paths = ["/spec/a/tag", "/spec/list/*/tag", "/spec/map/*/tag", "/spec/none/tag"]
-    assert list(numbers_at(body, paths)) == [
-        ("spec", "a", "tag"),
-        ("spec", "list", 1, "tag"),
-        ("spec", "map", "p", "tag"),
+    assert [found for path in paths for found in values_at(body, path)] == [
+        (("spec", "a", "tag"), 1.2),
+        (("spec", "list", 0, "tag"), "x"),
+        (("spec", "list", 1, "tag"), 3),
+        (("spec", "map", "p", "tag"), True),
     ]
