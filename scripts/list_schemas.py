@@ -4,7 +4,7 @@ python scripts/list_schemas.py FOLDER
 
 kubernetes.yaml comes from the OpenAPI documents of the API server of tests/controlplane, operators.yaml from the
 CustomResourceDefinitions in FOLDER/*/crds and FOLDER/*/crds-grove (the operators' own). Only paths, kinds of lists and
-names of keys are taken. tests/policy/test_schemas.py fails when a file is out of date.
+names of keys are taken. tests/policy/test_shapes.py fails when a file is out of date.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "controlplane")]
 
 from gitops.model.identity import GroupVersionKind  # noqa: E402
 from gitops.overlays.shapes import ListKind, Shape  # noqa: E402
-from gitops.policy.schemas import shape_of_schema, shapes_of_definition  # noqa: E402
+from gitops.policy.schemas.shapes import shape_of_schema, shapes_of_definition  # noqa: E402
 from gitops.policy.scopes import builtin_namespaced  # noqa: E402
 
 SCHEMAS = ROOT / "policies" / "schemas"
@@ -98,7 +98,7 @@ def table(kinds: Mapping[GroupVersionKind, Shape], source: str) -> str:
     writer = _Writer(kinds)
     lines = [
         f"# Which lists have keys, by kind: {source}.",
-        "# Made by scripts/list_schemas.py; gitops/policy/schemas.py says how it is read.",
+        "# Made by scripts/list_schemas.py; gitops/policy/schemas/shapes.py says how it is read.",
         "structures:",
     ]
     rows = {f"{kind.api_version} {kind.kind}": writer.rows(kind.kind, shape) for kind, shape in sorted(kinds.items())}

@@ -1,7 +1,7 @@
 """What a kind's schema says of its lists: which have keys, which are sets. All others are replaced as a whole.
 
 The terms are those of Kubernetes' structural schemas (x-kubernetes-list-type, x-kubernetes-list-map-keys). A shape is a
-tree with only those values in it that are such lists or lead to one; policy/schemas.py makes them.
+tree with only those values in it that are such lists or lead to one; policy/schemas/shapes.py makes them.
 """
 
 from __future__ import annotations

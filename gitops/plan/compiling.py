@@ -33,6 +33,7 @@ from gitops.plan.repository_policies import read_policies
 from gitops.plan.tasks import TASK_FILE, TaskSource, compile_task, plan_task, read_task
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
+from gitops.policy.facts import NO_FACTS, Facts
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.registry import OperatorRegistry
 
@@ -91,17 +92,19 @@ class Compiler:
         *,
         pins: Pins = NO_PINS,
         unheard: frozenset[ClusterName] = frozenset(),
+        facts: Facts = NO_FACTS,
         only: frozenset[WorkloadRef] | None = None,
         trace: Trace | None = None,
     ) -> Compilation:
         """Compile a tree. `pins` say where instances live now; `unheard` are clusters whose pins are not known: what
-        may live there is not placed elsewhere. With `only`, other workloads are left out (their absence from the result
-        then means nothing). A `trace` is filled with what is merged anew; of a new Compiler, with everything."""
+        may live there is not placed elsewhere. `facts` are what clusters tell of themselves. With `only`, other
+        workloads are left out (their absence from the result then means nothing). A `trace` is filled with what is
+        merged anew; of a new Compiler, with everything."""
         layout = read_layout(tree.entries())
         run = _Run(layout)
         repository = self._repository(tree, layout, run)
         context, installs = self._context(tree, layout, repository, run, unheard)
-        context = replace(context, trace=trace)
+        context = replace(context, trace=trace, facts=facts)
         surroundings = _surroundings(context, layout)
         pinned = _by_workload(pins)
         demands: list[Demand] = []
@@ -244,11 +247,12 @@ class Compiler:
 
 def _surroundings(context: Context, layout: Layout) -> bytes:
     """Digest of everything outside its folder that a workload is compiled from."""
+    facts = [context.facts_of(ClusterName(name)).digest for name in sorted(context.clusters)]
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
     unknown = [sorted(context.unreadable), sorted(context.unheard), sorted(context.unusable_installs)]
     names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
-    return digest(canonical_json([context.reconciler, policy, clusters, unknown, names]))
+    return digest(canonical_json([context.reconciler, policy, clusters, facts, unknown, names]))
 
 
 def _by_workload(pins: Pins) -> dict[WorkloadRef, tuple[Pinned, ...]]:

@@ -120,6 +120,7 @@ class _Planner:
         overlays = self.source.overlays
         content = content_key(
             self.context,
+            cluster,
             str(key),
             namespace,
             self.function.spec.version,

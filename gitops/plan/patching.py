@@ -34,7 +34,7 @@ from gitops.plan.loading import Loader
 from gitops.plan.resolving import PatchList
 from gitops.policy.components import changed_components, lost_fields
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.schemas import SchemaIndex
+from gitops.policy.schemas.shapes import SchemaIndex
 
 _NO_OPTIONS = PatchOptions()
 

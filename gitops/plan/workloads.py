@@ -26,6 +26,7 @@ from gitops.plan.naming import refused_for_function
 from gitops.plan.paths import MANIFEST_ENDINGS
 from gitops.plan.units import Mode, Unit
 from gitops.policy import codes as policy_codes
+from gitops.policy.facts import NO_FACTS, NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.placement import Versions
 from gitops.policy.registry import OperatorRegistry
 
@@ -64,11 +65,15 @@ class Context:
     validation: frozenset[str] = frozenset()  # names of validation policies
     versions: Versions = field(default_factory=dict)  # of operators
     unusable_installs: frozenset[str] = frozenset()  # files that would say more of them
+    facts: Facts = field(default_factory=lambda: NO_FACTS)  # what clusters tell of themselves
     trace: Trace | None = None  # keeps what overlays overrode
 
     @property
     def documents(self) -> dict[str, Cluster]:
         return {name: entry.document for name, entry in self.clusters.items()}
+
+    def facts_of(self, cluster: ClusterName) -> ClusterFacts:
+        return self.facts.get(cluster, NOTHING_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +181,9 @@ def patch_material(patches: Sequence[Patch], folder: WorkloadFolder) -> list[Any
     return material
 
 
-def content_key(context: Context, *parts: Any, manifests: Iterable[TreeEntry]) -> str:
-    """Digest of everything a unit is made from: equal keys, equal objects."""
+def content_key(context: Context, cluster: ClusterName, *parts: Any, manifests: Iterable[TreeEntry]) -> str:
+    """Digest of everything a unit on the cluster is made from: equal keys, equal objects."""
     files = [[entry.path, entry.content_id] for entry in manifests]
     policy = context.registry.policy_digest.hex()
-    return digest(canonical_json([FORMAT, context.reconciler, policy, files, list(parts)])).hex()
+    facts = context.facts_of(cluster).digest
+    return digest(canonical_json([FORMAT, context.reconciler, policy, facts, files, list(parts)])).hex()

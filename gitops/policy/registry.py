@@ -18,7 +18,7 @@ from gitops.manifests.reading import read_documents
 from gitops.model.identity import GroupKind, GroupVersionKind
 from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType
 from gitops.overlays.parts import Parts
-from gitops.policy.schemas import NO_SCHEMAS, SchemaIndex
+from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
 
 DATA_FOLDER = "_data"
 """Where the wheel keeps the folders policies/ and repo-template/ of a checkout."""

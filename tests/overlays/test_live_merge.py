@@ -33,7 +33,7 @@ from gitops.overlays.patches import MergePatchSource
 from gitops.overlays.provenance import Provenance
 from gitops.overlays.shapes import ListKind, Shape
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.schemas import shapes_of_definition
+from gitops.policy.schemas.shapes import shapes_of_definition
 
 SCHEMAS = OperatorRegistry.shipped().schemas
 

@@ -49,9 +49,15 @@ class Relay:
 
     async def refuse(self) -> None:
         """Reset all connections and stop listening."""
-        if self._listener is not None:
-            self._listener.close()
+        if (listener := self._listener) is not None:
             self._listener = None
+            # A connection that was accepted just now is bound to the listener by a task that is yet to run: to close
+            # first would leave its socket to nobody (python/cpython#109564).
+            loop = asyncio.get_running_loop()
+            for socket in listener.sockets:
+                loop.remove_reader(socket.fileno())
+            await asyncio.sleep(0)
+            listener.close()
         await self.cut()
 
     async def swallow(self) -> None:

@@ -13,7 +13,7 @@ from controlplane_kit.client import ApiServer
 from gitops.model.identity import GroupVersionKind
 from gitops.overlays.shapes import PLAIN, ListKind, Shape
 from gitops.policy.registry import OperatorRegistry, shipped_folder
-from gitops.policy.schemas import SchemaIndex, read_table, shape_of_schema, shapes_of_definition
+from gitops.policy.schemas.shapes import SchemaIndex, read_table, shape_of_schema, shapes_of_definition
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = OperatorRegistry.shipped().schemas

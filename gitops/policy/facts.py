@@ -1,0 +1,37 @@
+"""What is known of a cluster beside its document in Git: what it serves, which operators run there, its schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitops.manifests.canonical import canonical_json, digest
+from gitops.model.identity import ClusterName, GroupVersionKind
+from gitops.policy.schemas.schema_set import NO_SCHEMAS, SchemaSet
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Told by the cluster itself, or by the copy on the status branch. What is not known is never taken for absent."""
+
+    served: Mapping[GroupVersionKind, bool] | None = None
+    """Kinds that are served, and whether they are namespaced; None when that is not known."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Version of each operator type that runs there, where it could be told."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Operator types that may not be used there, each with its reason: the gate of their rights."""
+    schemas: SchemaSet = NO_SCHEMAS
+
+    @property
+    def digest(self) -> str:
+        """Over all of it: equal digests, equal units."""
+        served = None if self.served is None else sorted([str(gvk), scope] for gvk, scope in self.served.items())
+        told = [served, sorted(self.versions.items()), sorted(self.refused.items()), self.schemas.digest.hex()]
+        return digest(canonical_json(told)).hex()
+
+
+NOTHING_KNOWN = ClusterFacts()
+
+Facts = Mapping[ClusterName, ClusterFacts]
+
+NO_FACTS: Facts = {}

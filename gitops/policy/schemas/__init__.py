@@ -1,0 +1,1 @@
+"""What schemas say of objects: which lists have keys, and whether an API server would take an object."""
