@@ -70,6 +70,15 @@ class RuleTree:
         builder = _Builder()
         return RuleTree(builder.node(schema, root=True), builder.count)
 
+    def problems(self) -> Iterator[CompileProblem]:
+        """Rules that cannot be checked."""
+        nodes = [self.top]
+        while nodes:
+            node = nodes.pop()
+            if node is not None:
+                yield from (rule.expression for rule in node.rules if isinstance(rule.expression, CompileProblem))
+                nodes += [*node.fields.values(), node.values, node.items]
+
     def check(self, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Iterator[Problem | str]:
         """What the rules refuse in `new`, over the live object `old` if there is one; a sentence for each doubt.
 
