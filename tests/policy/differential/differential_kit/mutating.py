@@ -116,6 +116,8 @@ def bad_enum(places: Sequence[Node], rng: Random) -> Edit | None:
     if place is None:
         return None
     known = rng.choice(place.schema["enum"])
+    if not isinstance(known, str):
+        return place.path, rng.choice([*NUMBERS, None, "1", True])
     near = (known.lower(), known.upper(), f"{known} ", known[:-1], "", "other", None, 1, known) if known else ("other",)
     return place.path, rng.choice(near)
 
@@ -147,7 +149,7 @@ def bad_size(places: Sequence[Node], rng: Random) -> Edit | None:
     if isinstance(place.value, str):
         return place.path, rng.choice(("a", "é", "😀")) * size
     if isinstance(place.value, list):
-        sample = place.value[0] if place.value else generate(place.schema["items"], rng)
+        sample = place.value[0] if place.value else generate(place.schema.get("items", OPAQUE), rng)
         return place.path, [_renamed(sample, number) for number in range(min(size, 200))]
     return place.path, {f"k{number}": "v" for number in range(min(size, 200))}
 
