@@ -89,6 +89,8 @@ class _Conversion:
             options = [option for option in enum if option is not None]
             made["enum" if options else "not"] = options or {}
         conditions = self._strings(schema, negatable)
+        if "integer" in made.get("type", ()):  # floats beyond 64 bits are integers for the library
+            conditions.append({"minimum": -(2**63), "maximum": 2**63 - 1})
         if "properties" in schema:
             made["properties"] = {
                 name: self.schema(child, negatable=negatable) for name, child in schema["properties"].items()
