@@ -27,7 +27,7 @@ _ONE_VARIABLE = frozenset(
 _LISTS = {"transformList": "{}", "transformMap": "k8s_map({})", "transformMapEntry": "k8s_merge({})"}
 _TRUTHS = {"all": "all", "exists": "exists", "existsOne": "exists_one", "exists_one": "exists_one"}
 _MACROS = _ONE_VARIABLE | _LISTS.keys()
-_TO_REWRITE = frozenset({"replace", "join", "validate", "named", "sortBy", *_LISTS, *_TRUTHS})
+_TO_REWRITE = frozenset({"replace", "join", "split", "validate", "named", "sortBy", *_LISTS, *_TRUTHS})
 
 ITERATIONS = 10_000
 """Of the engine, for one evaluation."""
@@ -216,7 +216,7 @@ class _Rewriter:
         return [*arguments, self.span(start, end)] if start < end or arguments else []
 
     def _call(self, receiver: str, name: str, arguments: list[str]) -> str:
-        if name in ("replace", "join"):
+        if name in ("replace", "join", "split"):
             name = f"k8s_{name}"
         call = f"{receiver}.{name}({', '.join(arguments)})"
         if len(arguments) == 1 and (name == "validate" or (receiver, name) == ("format", "named")):

@@ -10,17 +10,19 @@ Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserve
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind
+from gitops.policy.cel.rules import RuleTree
 from gitops.policy.schemas.answers import answers
 from gitops.policy.schemas.conversion import Converted, converted
 from gitops.policy.schemas.defaults import fill_defaults
 from gitops.policy.schemas.kind_schema import Header, decoded
 from gitops.policy.schemas.metadata import OBJECT_META, embedded_problems, metadata_problems, with_metadata
+from gitops.policy.schemas.native import common_problems, complete, undecided
 from gitops.policy.schemas.reading import Schema, UnusableSchema
 from gitops.policy.schemas.typed import TYPES, Types, json_type
 from gitops.policy.schemas.updates import merged, never, tolerance
@@ -41,7 +43,7 @@ class Compiled:
     values: Converted | None
     has_defaults: bool
     has_embedded: bool
-    has_rules: bool
+    rules: RuleTree | None
 
 
 @functools.lru_cache(maxsize=64)
@@ -49,13 +51,14 @@ def compiled(content: bytes, builtin: bool) -> Compiled:
     """A kind's schema ready to judge; the latest 64 are kept. Raises UnusableSchema."""
     schema, definitions = decoded(content)
     if builtin:
-        return Compiled(schema, Types(definitions), schema, None, False, False, False)
+        return Compiled(schema, Types(definitions, native=True), schema, None, False, False, None)
     if definitions:
         schema = _inlined(schema, definitions)
     types = Types({**definitions, "ObjectMeta": OBJECT_META})
     words = set(_words(schema))
-    present = ("default" in words, "x-kubernetes-embedded-resource" in words, "x-kubernetes-validations" in words)
-    return Compiled(schema, types, with_metadata(schema), converted(schema), *present)
+    rules = RuleTree.of(schema) if "x-kubernetes-validations" in words else None
+    has_embedded = "x-kubernetes-embedded-resource" in words
+    return Compiled(schema, types, with_metadata(schema), converted(schema), "default" in words, has_embedded, rules)
 
 
 def _words(schema: Schema) -> Iterator[str]:
@@ -84,10 +87,41 @@ def judge(
     problems = tuple(_payload_problems(gvk, kind, copy))
     if problems:
         return Judgement(problems)
-    if header.builtin:
-        return Judgement(unchecked=(f"the API server checks more of a {gvk.kind} than its schema says",))
-    found = _judge_custom(kind, header, copy, old)
+    results = _native(gvk) if header.builtin else _custom(kind, header)
+    if old is None:
+        found = Judgement(*results(copy, None))
+    else:
+        found = _over(results, copy, _copied(old, 0), kind)
     return Judgement(found.problems, (*_compared(copy, old), *found.unchecked))
+
+
+Results = tuple[tuple[Problem, ...], tuple[str, ...]]
+"""Problems, and sentences on what was not checked."""
+Check = Callable[[dict[str, Any], dict[str, Any] | None], Results]
+"""Of an object as it will be, and of the live one."""
+
+
+def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled) -> Judgement:
+    """Fields that the live object has and `body` has not may be ours, then they go, or another's, then they stay."""
+    kept = check(merged(live, body, kind.typed, kind.types), live)
+    gone = check(_with_identity(body, live), live)
+    both = {_wherever(problem) for problem in kept[0]}
+    problems = tuple(problem for problem in gone[0] if _wherever(problem) in both)
+    unchecked = tuple(dict.fromkeys((*kept[1], *gone[1])))
+    if not problems and (kept[0] or gone[0]):
+        unchecked += ("what the live object becomes depends on who owns the fields that the manifest does not have",)
+    return Judgement(problems, unchecked)
+
+
+def _wherever(problem: Problem) -> tuple[object, ...]:
+    """Items of lists have other positions among those of the live object."""
+    return tuple(None if isinstance(part, int) else part for part in problem.path), problem.message, problem.rule
+
+
+def _with_identity(body: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    theirs = live.get("metadata") or {}
+    kept = {field: theirs[field] for field in (*_BY_SERVER, "finalizers", "ownerReferences") if field in theirs}
+    return {**body, "metadata": {**kept, **(body.get("metadata") or {})}}
 
 
 def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[str]:
@@ -136,29 +170,24 @@ def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any
 # -- custom kinds ------------------------------------------------------------------------------------------------------
 
 
-def _judge_custom(kind: Compiled, header: Header, body: dict[str, Any], old: Mapping[str, Any] | None) -> Judgement:
-    if old is None:
-        return Judgement(*_results(kind, header, body, None))
-    live = _copied(old, 0)
-    # Fields that the live object has and `body` has not may be ours, then they go, or another's, then they stay.
-    kept = _results(kind, header, merged(live, body, kind.typed, kind.types), live)
-    gone = _results(kind, header, _with_identity(body, live), live)
-    problems = tuple(problem for problem in kept[0] if problem in gone[0])
-    unchecked = tuple(dict.fromkeys((*kept[1], *gone[1])))
-    if not problems and (kept[0] or gone[0]):
-        unchecked += ("what the live object becomes depends on who owns the fields that the manifest does not have",)
-    return Judgement(problems, unchecked)
+def _custom(kind: Compiled, header: Header) -> Check:
+    return lambda new, live: _results(kind, header, new, live)
 
 
-def _with_identity(body: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    theirs = live.get("metadata") or {}
-    kept = {field: theirs[field] for field in (*_BY_SERVER, "finalizers", "ownerReferences") if field in theirs}
-    return {**body, "metadata": {**kept, **(body.get("metadata") or {})}}
+def _native(gvk: GroupVersionKind) -> Check:
+    whole = complete(gvk)
+
+    def check(new: dict[str, Any], live: dict[str, Any] | None) -> Results:
+        problems = list(common_problems(gvk, new))
+        if whole is None:
+            return tuple(problems), (f"the API server checks more of a {gvk.kind} than its schema says",)
+        problems += whole(new, live)
+        return tuple(problems), tuple(undecided(new)) if live is None else ()
+
+    return check
 
 
-def _results(
-    kind: Compiled, header: Header, new: dict[str, Any], live: dict[str, Any] | None
-) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str, Any] | None) -> Results:
     new = _copied(new, 0)
     if kind.has_defaults:
         fill_defaults(new, kind.schema)
@@ -171,16 +200,25 @@ def _results(
             new["status"] = live["status"]
     assert kind.values is not None
     tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
-    found = list(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates))
-    problems = [problem for problem in found if isinstance(problem, Problem)]
-    unchecked = [sentence for sentence in found if isinstance(sentence, str)]
+    problems: list[Problem] = []
+    unchecked: list[str] = list(kind.values.unchecked)
+    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    _sort(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates), problems, unchecked)
     problems += metadata_problems(new.get("metadata") or {})
     if kind.has_embedded:
         problems += embedded_problems(kind.schema, new)
     problems += _replicas(header, new)
-    if kind.has_rules and not problems:
-        unchecked.append("the rules of the schema (x-kubernetes-validations) are not evaluated")
-    return tuple(problems), (*kind.values.unchecked, *dict.fromkeys(unchecked))
+    if kind.rules is not None and not problems:
+        _sort(kind.rules.check(new, live), problems, unchecked)
+    return tuple(problems), tuple(dict.fromkeys(unchecked))
+
+
+def _sort(found: Iterable[Problem | str], problems: list[Problem], unchecked: list[str]) -> None:
+    for said in found:
+        if isinstance(said, Problem):
+            problems.append(said)
+        else:
+            unchecked.append(said)
 
 
 def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem]:
