@@ -1,6 +1,6 @@
 """The engine (cel-cpp) with the functions that an API server has on top of CEL.
 
-Two-way honest: what this engine does not know, it does not compile, so that a rule is "unchecked" and never passed. What
+What this engine does not know it does not compile, so that a rule is "unchecked" and never passed. What
 it offers beyond an API server does no harm, since a server takes no definition with a rule that it cannot compile.
 """
 

@@ -13,10 +13,14 @@ from typing import Any
 from cel_expr_python import cel
 
 from gitops.policy.cel.environment import environment
-from gitops.policy.cel.library import GAVE_UP
+from gitops.policy.cel.functions.declaring import GAVE_UP
+from gitops.policy.cel.syntax import Times, Tokens, Work
 
 LONGEST_TEXT = 16 << 10
 """Characters of an expression. The longest rule of the operators' CRDs has about 2,000."""
+
+MOST_WORK = 5e8
+"""Of one evaluation: seconds at the very worst."""
 
 DEEPEST = 100
 _LARGEST = 2**63 - 1
@@ -44,17 +48,26 @@ class Expression:
 
     text: str
     variables: tuple[str, ...]
+    work: Work
     _program: Any
 
     @staticmethod
-    def compile(text: str, variables: tuple[str, ...] = ("self",)) -> Expression | CompileProblem:
-        """The expression over variables of any type; a problem, when it does not compile."""
+    def compile(
+        text: str, variables: tuple[str, ...] = ("self",), *, optional: str = "", times: Times | None = None
+    ) -> Expression | CompileProblem:
+        """The expression over variables of any type; a problem, when it does not compile.
+
+        `optional` is a variable that is an optional for the expression: its value is a list of one item or none.
+        `times` says where a schema has points in time and durations, whose values are then canonical texts.
+        """
         if len(text) > LONGEST_TEXT:
             return CompileProblem(text[:80], f"longer than {LONGEST_TEXT} characters")
         if not _sound(text):
             return CompileProblem(ascii(text[:80]), "characters that are no text")
         try:
-            return Expression(text, variables, environment(variables).compile(text))
+            tokens = Tokens(text)
+            program = environment(variables).compile(tokens.rewritten(optional=optional, times=times))
+            return Expression(text, variables, tokens.work(), program)
         except Exception as error:  # the binding raises RuntimeError and others, undocumented
             return CompileProblem(text, _reason(str(error)))
 
@@ -64,12 +77,15 @@ class Expression:
         `values` are JSON values, by the names of the variables. Raises EvaluationError, or NotEvaluatedError where
         that says nothing about the expression.
         """
+        size = Size()
         for value in values.values():
-            require_plain(value)
-        return self.run(environment(self.variables).Activation(values))
+            size.add(value)
+        return self.run(environment(self.variables).Activation(values), size)
 
-    def run(self, activation: Any) -> Any:
+    def run(self, activation: Any, size: Size) -> Any:
         """As evaluate(), with values that the engine has already."""
+        if self.work.bound(size.items, size.longest) > MOST_WORK:
+            raise NotEvaluatedError("could take long with so large a value")
         try:
             result = self._program.eval(activation=activation)
             if result.type() == cel.Type.ERROR:
@@ -81,23 +97,30 @@ class Expression:
             raise _error(str(error)) from error
 
 
-def require_plain(value: Any, depth: int = 0) -> None:
-    """Raises NotEvaluatedError for what the engine cannot hold: integers beyond 64 bits, NUL characters (it cuts texts
-    there), surrogates, more levels than its stack is sure to bear."""
-    if depth > DEEPEST:
-        raise NotEvaluatedError(f"a value has more than {DEEPEST} levels")
-    if isinstance(value, str):
-        if not _sound(value):
-            raise NotEvaluatedError("a text has characters that the engine cannot hold")
-    elif isinstance(value, dict):
-        for key, child in value.items():
-            require_plain(key)
-            require_plain(child, depth + 1)
-    elif isinstance(value, list):
-        for child in value:
-            require_plain(child, depth + 1)
-    elif isinstance(value, int) and not -_LARGEST - 1 <= value <= _LARGEST:
-        raise NotEvaluatedError("an integer is beyond 64 bits")
+@dataclass(slots=True)
+class Size:
+    """How much there is to look at in values: items of all lists and maps, characters of the longest text."""
+
+    items: int = 0
+    longest: int = 0
+
+    def add(self, value: Any, depth: int = 0) -> None:
+        """Raises NotEvaluatedError for what the engine cannot hold: integers beyond 64 bits, NUL characters (it cuts
+        texts there), surrogates, more levels than its stack is sure to bear."""
+        if isinstance(value, str):
+            self.longest = max(self.longest, len(value))
+            if not _sound(value):
+                raise NotEvaluatedError("a text has characters that the engine cannot hold")
+        elif isinstance(value, dict | list):
+            if depth > DEEPEST:
+                raise NotEvaluatedError(f"a value has more than {DEEPEST} levels")
+            self.items += len(value)
+            for child in value:
+                self.add(child, depth + 1)
+            for child in value.values() if isinstance(value, dict) else ():
+                self.add(child, depth + 1)
+        elif isinstance(value, int) and not -_LARGEST - 1 <= value <= _LARGEST:
+            raise NotEvaluatedError("an integer is beyond 64 bits")
 
 
 def _sound(text: str) -> bool:

@@ -78,6 +78,21 @@ def test_values_that_the_engine_cannot_hold(value):
         compiled("self == 1").evaluate(self=value)
 
 
-def test_a_runaway_expression_ends():
-    with pytest.raises(NotEvaluatedError, match="budget"):
-        compiled("self.all(a, self.all(b, self.all(c, a + b + c >= 0)))").evaluate(self=list(range(10_000)))
+@pytest.mark.parametrize(
+    ("text", "items", "why"),
+    [
+        ("self.all(a, self.all(b, a + b >= 0))", 300, "budget"),
+        ("self.all(a, self.all(b, self.all(c, a + b + c >= 0)))", 10_000, "long"),
+        ("[self[0]]" + ".map(x, x + x)" * 20 + ".size() > 0", 1, "long"),
+        ("[self]" + ".map(x, [x, x])" * 20 + " == self", 1, "long"),
+    ],
+)
+def test_a_runaway_expression_ends(text, items, why):
+    with pytest.raises(NotEvaluatedError, match=why):
+        compiled(text).evaluate(self=list(range(items)))
+
+
+def test_a_text_that_doubles_ends():
+    doubling = "self" + ".replace('a', 'aaaaaaaaaa')" * 9
+    with pytest.raises(NotEvaluatedError, match="becomes too long"):
+        compiled(doubling).evaluate(self="a")
