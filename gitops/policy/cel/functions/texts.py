@@ -1,4 +1,4 @@
-"""Functions of texts: RE2 searches, and the two functions of the strings library whose results can grow without end."""
+"""Functions of texts: RE2 searches, and those of the strings library whose results grow without end or differ."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ def _join(parts: list[Any], separator: str = "") -> str:
     if sum(map(len, parts)) + len(parts) * len(separator) > LONGEST_TEXT:
         raise GaveUpError("a text becomes too long")
     return separator.join(parts)
+
+
+def _split(text: str, mark: str, limit: int = -1) -> list[str]:
+    """Go's strings.SplitN; without a mark, characters."""
+    if limit == 0:
+        return []
+    if mark:
+        return text.split(mark, limit - 1 if limit > 0 else -1)
+    cut = len(text) if limit < 0 else limit - 1
+    return [*text[:cut], *([text[cut:]] if text[cut:] else [])]
 
 
 def _find(text: str, pattern: str) -> str:
@@ -111,6 +121,8 @@ FUNCTIONS = (
     Function("findAll", ("string", "string", "int"), "list", _find_all),
     Function("k8s_replace", ("string", "string", "string"), "string", _replace),
     Function("k8s_replace", ("string", "string", "string", "int"), "string", _replace),
+    Function("k8s_split", ("string", "string"), "list", _split),
+    Function("k8s_split", ("string", "string", "int"), "list", _split),
     Function("k8s_join", ("list",), "string", _join),
     Function("k8s_join", ("list", "string"), "string", _join),
 )
