@@ -53,8 +53,8 @@ class RevisionTree:
 
 
 def fork_point(folder: Path, revision: str) -> RevisionTree:
-    """The folder as it was where HEAD and `revision` parted (`git merge-base`): what a pull request changes is then seen,
-    and nothing of what went on meanwhile. Raises NoSuchRevision.
+    """The folder as it was where HEAD and `revision` parted (`git merge-base`): what a pull request changes is then
+    seen, and nothing of what went on meanwhile. Raises NoSuchRevision.
     """
     where = pygit2.discover_repository(str(folder.resolve()))
     if where is None:

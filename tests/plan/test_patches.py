@@ -18,6 +18,7 @@ OBJECTS = "bundles/base/objects.yaml"
 CHAT = WorkloadRef(WorkloadKind.FUNCTION, "chat")
 
 SETTINGS = "{apiVersion: v1, kind: ConfigMap, name: settings}"
+MAIN = "podTemplate: {spec: {containers: [{name: main, image: 'example/worker:1.0.0'}]}}"
 DGD = "{apiVersion: nvidia.com/v1beta1, kind: DynamoGraphDeployment, name: chat}"
 
 TWO = """\
@@ -110,7 +111,7 @@ def test_values_know_the_line_of_the_operation_that_set_them(compile_small):
               spec:
                 priorityClassName: high
                 containers: [{{name: main, image: "example/worker:1.0.0"}}]
-          - {{op: add, path: /spec/components/0, value: {{name: router, podTemplate: {{spec: {{containers: [{{name: main, image: "example/worker:1.0.0"}}]}}}}}}}}
+          - {{op: add, path: /spec/components/0, value: {{name: router, {MAIN}}}}}
         """
     )
     graph = made(compile_small({DEPLOYMENT: text}), "DynamoGraphDeployment")
@@ -336,7 +337,7 @@ def test_components_may_be_added_and_removed_by_operations_on_exactly_them(compi
     - target: {DGD}
       operations:
       - {{op: remove, path: /spec/components/0}}
-      - {{op: add, path: /spec/components/-, value: {{name: prefill, podTemplate: {{spec: {{containers: [{{name: main, image: "example/worker:1.0.0"}}]}}}}}}}}
+      - {{op: add, path: /spec/components/-, value: {{name: prefill, {MAIN}}}}}
     """
     result = compile_small({DEPLOYMENT: deployment(patch), GRAPH: TWO})
     assert result.errors == ()
