@@ -73,8 +73,8 @@ class FieldRule(KindRule):
     """A CEL expression that must hold, for what the operator's own schemas do not say.
 
     Variables: `self`, the value at `path` (without one, the object); `object`, the whole object; in a rule about a
-    change also `oldSelf` and `oldObject`, what was there before. Where nothing is at `path` the rule does not apply; one
-    about changes applies where something was there before and is there now. `id` is unique within the type.
+    change also `oldSelf` and `oldObject`, what was there before. Where nothing is at `path` the rule does not apply;
+    one about a change applies where something was there before and is there now. `id` is unique within the type.
     """
 
     id: Checked[RuleId]

@@ -110,7 +110,7 @@ def test_a_type_without_its_whole_checklist_is_refused(registry, tmp_path, secti
 
 def test_a_type_with_a_rule_that_is_no_cel_is_refused(registry):
     rule = {"id": "r", "group": "example.com", "kind": "Thing", "rule": "self.", "message": "m", "source": "s"}
-    with pytest.raises(ValueError, match="no viable alternative|Syntax error"):
+    with pytest.raises(ValueError, match=r"Syntax error|no viable"):
         registry.extended([onboarded(rules=[rule])])
 
 
