@@ -11,6 +11,7 @@ from gitops.model.documents import (
     Applied,
     Checked,
     DnsLabel,
+    DnsName,
     Document,
     LabelMetadata,
     NonBlank,
@@ -94,6 +95,20 @@ class TextField(Document):
     path: Checked[FieldPath]
 
 
+class OperatorAccount(Document):
+    namespace: Checked[DnsLabel]
+    name: Checked[DnsName]
+
+
+class OperatorRbac(Document):
+    """Whose rights the gate looks at before the operator may be used on a cluster (gitops/policy/rbac)."""
+
+    serviceAccounts: Checked[list[OperatorAccount]] = []
+    """Those of the operator's own pods, in every place where it is usually installed."""
+    accepted: Checked[list[DnsLabel]] = []
+    """High-risk rights (ids of policies/rbac) that were looked at when the operator was taken in."""
+
+
 class OperatorTypeSpec(Document):
     clusterAttribute: Applied[NonBlank]
     kinds: Applied[Annotated[list[OperatorKind], Field(min_length=1)]]
@@ -106,6 +121,7 @@ class OperatorTypeSpec(Document):
     textFields: Checked[list[TextField]] = []
     componentSets: Checked[list[ComponentSet]] = []
     fixedFields: Checked[list[FixedField]] = []
+    rbac: Checked[OperatorRbac] = OperatorRbac()
 
 
 class OperatorType(Document):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gitops.manifests.lines import Path
-from gitops.model.operators import OperatorType, OperatorTypeSpec
+from gitops.model.operators import OperatorRbac, OperatorType, OperatorTypeSpec
 from gitops.policy.registry import OperatorRegistry, gvk_of
 
 
@@ -30,6 +30,9 @@ def widenings(registry: OperatorRegistry, wanted: OperatorType) -> Iterator[tupl
                 yield ("spec", field, position), f"{gvk_of(kind)} is not among the {field} of {name}"
             elif (known[gvk_of(kind)].resource, known[gvk_of(kind)].scope) != (kind.resource, kind.scope):
                 yield ("spec", field, position), f"{gvk_of(kind)} has another resource or scope in {name}"
+    for position, right in enumerate(spec.rbac.accepted):
+        if right not in have.rbac.accepted:
+            yield ("spec", "rbac", "accepted", position), f"{right} is not among the rights accepted for {name}"
     for position, child in enumerate(spec.children):
         if child not in have.children:
             yield ("spec", "children", position), f"{gvk_of(child)} is not among the children of {name}"
@@ -50,7 +53,15 @@ def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegist
 
 def _with_limits(have: OperatorTypeSpec, more: OperatorTypeSpec) -> OperatorTypeSpec:
     fields = ("reservedMetadataPrefixes", "nameLimits", "textFields", "componentSets", "fixedFields")
-    return have.model_copy(update={field: [*getattr(have, field), *getattr(more, field)] for field in fields})
+    added = {field: [*getattr(have, field), *getattr(more, field)] for field in fields}
+    return have.model_copy(update={**added, "rbac": _with_accounts(have.rbac, more)})
+
+
+def _with_accounts(have: OperatorRbac, more: OperatorTypeSpec) -> OperatorRbac:
+    """More ServiceAccounts to judge; of the rights accepted for them those that `more` repeats, when it writes any."""
+    kept = [right for right in have.accepted if not more.rbac.wrote("accepted") or right in more.rbac.accepted]
+    accounts = [*have.serviceAccounts, *(a for a in more.rbac.serviceAccounts if a not in have.serviceAccounts)]
+    return OperatorRbac(serviceAccounts=accounts, accepted=kept)
 
 
 def _names(registry: OperatorRegistry) -> str:
