@@ -36,7 +36,8 @@ def read_selector(value: Any) -> Selector:
     """From JSON. Raises BadSelectorError."""
     if not isinstance(value, dict) or value.keys() - {"matchLabels", "matchExpressions"}:
         raise BadSelectorError("is no map of matchLabels and matchExpressions")
-    labels, expressions = value.get("matchLabels") or {}, value.get("matchExpressions") or []
+    labels = {} if value.get("matchLabels") is None else value["matchLabels"]
+    expressions = [] if value.get("matchExpressions") is None else value["matchExpressions"]
     if not isinstance(labels, dict) or not all(isinstance(v, str) for v in labels.values()):
         raise BadSelectorError("has no map of texts under matchLabels")
     if not isinstance(expressions, list):
