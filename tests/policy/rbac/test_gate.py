@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitops.model.operators import OperatorType
+from gitops.policy.narrowing import narrowed, widenings
 from gitops.policy.rbac.gate import judge_roles, scope_of
 from gitops.policy.rbac.operators import refused_types, unreadable_types
 from gitops.policy.rbac.resolving import accounts_in, unbound_roles
@@ -380,3 +381,25 @@ def test_shipped_types_accept_rights_that_are_on_the_list():
     for each in OperatorRegistry.shipped().types.values():
         assert set(each.spec.rbac.accepted) <= known
         assert each.spec.rbac.serviceAccounts
+
+
+@pytest.mark.parametrize(
+    ("accepted", "kept"), [(None, ["secrets-read", "reviews"]), ([], []), (["reviews"], ["reviews"])]
+)
+def test_a_repository_adds_accounts_and_takes_accepted_rights_away(accepted, kept):
+    registry = OperatorRegistry.of([operator(accepted=["secrets-read", "reviews"])])
+    body = operator(accounts=[("ops", "manager"), ("ops", "extra")]).model_dump(exclude_unset=True)
+    del body["spec"]["rbac"]["accepted"]
+    if accepted is not None:
+        body["spec"]["rbac"]["accepted"] = accepted
+    wanted = OperatorType.model_validate(body)
+    assert list(widenings(registry, wanted)) == []
+    rbac = narrowed(registry, wanted).types["x"].spec.rbac
+    assert [(a.namespace, a.name) for a in rbac.serviceAccounts] == [("ops", "manager"), ("ops", "extra")]
+    assert rbac.accepted == kept
+
+
+def test_a_repository_accepts_no_right_by_itself():
+    registry = OperatorRegistry.of([operator(accepted=["reviews"])])
+    problems = list(widenings(registry, operator(accepted=["reviews", "secrets-read"])))
+    assert problems == [(("spec", "rbac", "accepted", 1), "secrets-read is not among the rights accepted for x")]
