@@ -14,8 +14,8 @@ from gitops.cli.exits import Exit
 if TYPE_CHECKING:
     from gitops.cli.rbac_output import Checked
     from gitops.cluster.errors import ApiError
+    from gitops.cluster.rights import LiveRights
     from gitops.model.operators import OperatorType
-    from gitops.policy.rbac.roles import RbacObjects
     from gitops.settings import Settings
 
 application = typer.Typer(help="What operators may do on a cluster.", no_args_is_help=True, rich_markup_mode=None)
@@ -92,6 +92,7 @@ def _of_files(names: list[str], operator: OperatorType | None) -> Checked:
     from gitops.cli.rbac_output import Checked, Part
     from gitops.policy.rbac.gate import judge_accounts, judge_roles
     from gitops.policy.rbac.manifests import add_file
+    from gitops.policy.rbac.operators import accepted_by
     from gitops.policy.rbac.resolving import accounts_in, unbound_roles
     from gitops.policy.rbac.reviewing import shipped_rights
     from gitops.policy.rbac.roles import RbacObjects
@@ -103,7 +104,7 @@ def _of_files(names: list[str], operator: OperatorType | None) -> Checked:
         result = add_file(objects, checked.files[name], file=name)
         checked.findings += result.findings
         checked.readable = checked.readable and result.readable
-    accepted = operator.spec.rbac.accepted if operator is not None else ()
+    accepted = accepted_by(operator) if operator is not None else ()
     if objects.bindings:
         accounts = accounts_in(objects)
         judgement = judge_accounts(accounts, objects, shipped_rights(), accepted)
@@ -133,14 +134,11 @@ def _of_cluster(name: str, settings: Settings, operator: OperatorType | None) ->
 
     from gitops.cli.rbac_output import Checked, Part
     from gitops.cluster.errors import ApiError, RequestFailed
-    from gitops.policy.rbac.operators import accounts_of, judge_operator
+    from gitops.policy.rbac.operators import judge_operator
     from gitops.policy.rbac.reviewing import shipped_rights
     from gitops.policy.registry import OperatorRegistry
 
-    known = OperatorRegistry.shipped().types.values() if operator is None else [operator]
-    types = [each for each in known if accounts_of(each)]
-    if not types:
-        _fail("no operator type names its ServiceAccounts")
+    types = list(OperatorRegistry.shipped().types.values()) if operator is None else [operator]
     try:
         found = asyncio.run(_live(name, settings, types))
     except RequestFailed as error:
@@ -149,13 +147,12 @@ def _of_cluster(name: str, settings: Settings, operator: OperatorType | None) ->
         _fail(f"{name}: the roles cannot be read: {found}")
     checked = Checked(cluster=name, operator=operator.metadata.name if operator is not None else "")
     for each in types:
-        rights = judge_operator(each, found, shipped_rights())
-        part = Part(each.metadata.name, rights.judgement, rights.accounts, rights.missing)
-        checked.parts.append(part)
+        judgement = judge_operator(each, found.accounts, found.objects, shipped_rights())
+        checked.parts.append(Part(each.metadata.name, judgement, found.accounts[each.metadata.name]))
     return checked
 
 
-async def _live(name: str, settings: Settings, types: list[OperatorType]) -> RbacObjects | ApiError:
+async def _live(name: str, settings: Settings, types: list[OperatorType]) -> LiveRights | ApiError:
     """Roles and bindings of a cluster. Raises RequestFailed."""
     from gitops.cluster.connection import Connection
     from gitops.cluster.credentials import CredentialsFolder, MissingCredentials
@@ -164,14 +161,12 @@ async def _live(name: str, settings: Settings, types: list[OperatorType]) -> Rba
     from gitops.cluster.objects import Objects
     from gitops.cluster.rights import read_rights
     from gitops.model.identity import ClusterName
-    from gitops.policy.rbac.operators import accounts_of
 
     found = CredentialsFolder(settings.credentials_dir).find(name)
     if isinstance(found, MissingCredentials):
         raise RequestFailed(ApiError(ErrorClass.UNAUTHORIZED, reason="NoCredentials", message=found.sentence))
     connection = await Connection.open(found.path, name=ClusterName(name))
     try:
-        accounts = sorted({account for each in types for account in accounts_of(each)})
-        return await read_rights(Objects(connection, Discovery(connection)), accounts)
+        return await read_rights(Objects(connection, Discovery(connection)), types)
     finally:
         await connection.close()

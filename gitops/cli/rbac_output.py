@@ -22,13 +22,12 @@ from gitops.report.findings import finding_json
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A judgement: of the files together, or of one operator type of a cluster. `missing`: accounts that are not there,
-    `unbound`: roles that no ServiceAccount has."""
+    """A judgement: of the files together, or of one operator type of a cluster. `unbound`: roles that no ServiceAccount
+    has."""
 
     name: str
     judgement: Judgement
     accounts: Sequence[Account] = ()
-    missing: Sequence[Account] = ()
     unbound: Sequence[ObjectRef] = ()
 
 
@@ -61,11 +60,10 @@ def _part_json(part: Part, checked: Checked) -> dict[str, Any]:
         "name": part.name,
         "operator": part.name if checked.cluster else checked.operator or None,
         "serviceAccounts": [str(account) for account in part.accounts],
-        "missing": [str(account) for account in part.missing],
         "asIfBound": not judgement.bound,
         "violations": [finding_json(f) for f in located(judgement.violations, checked.cluster)],
         "review": [_review_json(review) for review in judgement.reviews],
-        "notes": [without_credentials(note) for note in _notes(part)],
+        "notes": [without_credentials(note) for note in _notes(part, checked)],
     }
 
 
@@ -107,7 +105,7 @@ def _print_part(part: Part, checked: Checked, out: Console) -> None:
     by_right = groupby(judgement.reviews, key=lambda review: review.right.id)
     for _, reviews in by_right:
         _print_right(list(reviews), checked, out)
-    for note in _notes(part):
+    for note in _notes(part, checked):
         _line(out, f"  note: {note}", style="dim")
     _line(out, _summary(judgement))
 
@@ -131,8 +129,10 @@ def _print_right(reviews: list[Review], checked: Checked, out: Console) -> None:
         _line(out, f"    {place}: {granted.role.ref} rule {rule.number}{into}: {what}")
 
 
-def _notes(part: Part) -> list[str]:
-    found = [f"ServiceAccount {account} is not on the cluster, so it has no rights" for account in part.missing]
+def _notes(part: Part, checked: Checked) -> list[str]:
+    found = []
+    if checked.cluster and not part.accounts:
+        found.append("the operator has no ServiceAccount on the cluster, so there is nothing to judge")
     found += [f"{ref} is bound to no ServiceAccount in these files and was not judged" for ref in part.unbound]
     return [*found, *part.judgement.notes]
 

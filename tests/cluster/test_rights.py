@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
-from gitops.cluster.rights import read_refused, read_rights
+from gitops.cluster.rights import LiveRights, read_refused, read_rights
 from gitops.model.operators import OperatorType
 from gitops.policy.rbac.gate import judge_accounts
 from gitops.policy.rbac.resolving import grants_of, parts_of, rules_of
@@ -43,8 +43,8 @@ def bind(api: ApiServer, name: str, role: str, *subjects: Any, namespace: str = 
     return create(api, own, name, namespace=namespace, roleRef=reference, subjects=[*subjects])
 
 
-def account(api: ApiServer, namespace: str, name: str) -> Account:
-    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+def account(api: ApiServer, namespace: str, name: str, labels: Mapping[str, str] = {}) -> Account:
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "labels": labels}}
     api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", body)
     return Account(namespace, name)
 
@@ -53,14 +53,18 @@ def subject(of: Account) -> dict[str, str]:
     return {"kind": "ServiceAccount", "namespace": of.namespace, "name": of.name}
 
 
-def operator(*accounts: Account) -> OperatorType:
-    spec = {
-        "clusterAttribute": "X",
-        "kinds": [{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"}],
-        "rbac": {"serviceAccounts": [{"namespace": a.namespace, "name": a.name} for a in accounts]},
-    }
+def operator(**more: Any) -> OperatorType:
+    kinds = [{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"}]
     head = {"apiVersion": "gitops/v1alpha1", "kind": "OperatorType", "metadata": {"name": "x"}}
-    return OperatorType.model_validate({**head, "spec": spec})
+    return OperatorType.model_validate({**head, "spec": {"clusterAttribute": "X", "kinds": kinds, **more}})
+
+
+def of_accounts(*wanted: dict[str, str]) -> OperatorType:
+    return operator(rbac={"serviceAccounts": [*wanted]})
+
+
+def of_deployments(selector: str) -> OperatorType:
+    return operator(detection={"deployments": [{"selector": selector, "container": "manager"}]})
 
 
 @pytest.fixture
@@ -71,33 +75,58 @@ def objects(connection: Connection) -> Objects:
 async def test_an_account_without_bindings_has_what_everybody_has_and_passes(
     objects: Objects, shared_api: ApiServer, namespace: str
 ) -> None:
-    own = account(shared_api, namespace, "manager")
-    found = await read_rights(objects, [own, Account(namespace, "absent")])
-    assert isinstance(found, RbacObjects)
-    assert found.accounts == {own}
-    bound = {grant.role.ref.name for grant in grants_of([own], found).grants}
+    own = account(shared_api, namespace, namespace)
+    live = await read_rights(objects, [of_accounts({"name": own.name})])
+    assert isinstance(live, LiveRights)
+    assert live.accounts == {"x": (own,)}
+    bound = {grant.role.ref.name for grant in grants_of([own], live.objects).grants}
     assert {"system:basic-user", "system:discovery", "system:public-info-viewer"} <= bound
-    judgement = judge_accounts([own], found, shipped_rights(), live=True)
+    judgement = judge_accounts([own], live.objects, shipped_rights(), live=True)
     assert (judgement.violations, judgement.reviews, judgement.notes) == ((), (), ())
 
 
 async def test_a_wildcard_on_the_cluster_refuses_the_type_that_it_is_bound_to(
     objects: Objects, shared_api: ApiServer, namespace: str
 ) -> None:
-    bad, good = account(shared_api, namespace, "bad"), account(shared_api, namespace, "good")
+    bad = account(shared_api, namespace, f"{namespace}-bad")
+    account(shared_api, namespace, f"{namespace}-good")
     rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["*"]}]
     create(shared_api, "Role", "wide", namespace=namespace, rules=rules)
     bind(shared_api, "wide", "wide", subject(bad), namespace=namespace, kind="Role")
-    refused = await read_refused(objects, [operator(bad)])
     message = f"GO4411: Role.rbac.authorization.k8s.io {namespace}/wide rule 1, in {namespace}: `*` in resources"
-    assert refused == {"x": message}
-    assert await read_refused(objects, [operator(good)]) == {}
-    assert await read_refused(objects, [operator(Account(namespace, "absent"))]) == {}
+    assert await read_refused(objects, [of_accounts({"name": bad.name})]) == {"x": message}
+    assert await read_refused(objects, [of_accounts({"name": f"{namespace}-good"})]) == {}
+    assert await read_refused(objects, [of_accounts({"name": f"{namespace}-absent"})]) == {}
 
 
-async def test_types_without_accounts_cost_no_call(objects: Objects, connection: Connection) -> None:
-    assert await read_refused(objects, [operator()]) == {}
-    assert not connection.stats.requests
+@pytest.mark.parametrize(
+    ("own", "container", "name"),
+    [({"serviceAccountName": "manager"}, "manager", "manager"), ({}, "manager", "default"), ({}, "other", None)],
+)
+async def test_deployments_tell_the_accounts_wherever_they_are(
+    objects: Objects, shared_api: ApiServer, namespace: str, own: dict[str, str], container: str, name: str | None
+) -> None:
+    labels = {"app": namespace}
+    pod = {"metadata": {"labels": labels}, "spec": {**own, "containers": [{"name": container, "image": "x"}]}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "operator", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod},
+    }
+    shared_api.request("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", body)
+    live = await read_rights(objects, [of_deployments(f"app={namespace}")])
+    assert isinstance(live, LiveRights)
+    assert live.accounts == {"x": () if name is None else (Account(namespace, name),)}
+
+
+async def test_accounts_are_found_by_label_and_name(objects: Objects, shared_api: ApiServer, namespace: str) -> None:
+    wanted = account(shared_api, namespace, "a", {"app": namespace})
+    account(shared_api, namespace, "b", {"app": "other"})
+    other = account(shared_api, namespace, f"{namespace}-c")
+    live = await read_rights(objects, [of_accounts({"selector": f"app={namespace}"}, {"name": other.name})])
+    assert isinstance(live, LiveRights)
+    assert live.accounts == {"x": (wanted, other)}
 
 
 async def test_no_right_to_look_is_no_pass(shared_api: ApiServer, connect: Connect) -> None:
@@ -106,20 +135,20 @@ async def test_no_right_to_look_is_no_pass(shared_api: ApiServer, connect: Conne
     found = await read_rights(objects, [])
     assert isinstance(found, ApiError)
     assert found.cls is ErrorClass.FORBIDDEN
-    refused = await read_refused(objects, [operator(Account("a", "b"))])
+    refused = await read_refused(objects, [of_accounts({"name": "a"})])
     assert isinstance(refused, dict)
     assert refused["x"].startswith("the rights of its ServiceAccounts cannot be read: ")
     assert "stranger" in refused["x"]
 
 
-@pytest.mark.parametrize("path", ["/clusterrolebindings", "/serviceaccounts/"])
+@pytest.mark.parametrize("path", ["/clusterrolebindings", "/serviceaccounts", "/apis$"])
 async def test_a_part_that_is_not_answered_leaves_all_unknown(
     shared_api: ApiServer, fault_proxy: Callable[[ApiServer], FaultProxy], connect: Connect, path: str
 ) -> None:
     proxy = fault_proxy(shared_api)
     connection = await connect(proxy.kubeconfig)
     proxy.fail(Answer(503), on("GET", path), times=None)
-    found = await read_refused(Objects(connection, Discovery(connection)), [operator(Account("a", "b"))])
+    found = await read_refused(Objects(connection, Discovery(connection)), [of_accounts({"name": "a"})])
     assert isinstance(found, ApiError)
     assert found.cls is ErrorClass.RETRY
 
@@ -294,16 +323,17 @@ def test_the_command_judges_the_operators_of_a_cluster(
 
     code, out, _ = gitops(*check, "dgx-a")
     assert code == 0
-    assert "ServiceAccount nim-operator/k8s-nim-operator is not on the cluster, so it has no rights" in out
+    assert "dgx-a: operator type nim (no ServiceAccount)" in out
+    assert "the operator has no ServiceAccount on the cluster, so there is nothing to judge" in out
 
-    api.create_namespace("nim-operator")
-    who = account(api, "nim-operator", "k8s-nim-operator")
+    api.create_namespace("anywhere")
+    who = account(api, "anywhere", "k8s-nim-operator")
     secrets = [{"verbs": ["list"], "apiGroups": [""], "resources": ["secrets"]}]
     create(api, "ClusterRole", "reader", rules=secrets)
     bind(api, "reader", "reader", subject(who))
     code, out, _ = gitops(*check, "dgx-a", "--operator", "nim")
     assert code == 0
-    assert "dgx-a: operator type nim (nim-operator/k8s-nim-operator)" in out
+    assert "dgx-a: operator type nim (anywhere/k8s-nim-operator)" in out
     assert "dgx-a: ClusterRole.rbac.authorization.k8s.io reader rule 1: list secrets everywhere" in out
     assert "dynamo" not in out
 

@@ -1,15 +1,15 @@
 """Operator types that a cluster may not use, because of the rights that their ServiceAccounts have there.
 
-Three states, for ClusterFacts.refused. Passes: no entry. Refused: an entry with the first violation. Not readable (the
-cluster answers that we may not look, 403): an entry too, since a gate that may not look cannot pass anything; its text
-says so. A cluster that does not answer tells nothing, and what was known of it stays (gitops/cluster/rights.py). In
-none of these states is anything deleted or moved: units of a refused type stay as they are and are reported.
+Three states, for ClusterFacts.refused. Passes: no entry; so does a type without a ServiceAccount on the cluster.
+Refused: an entry with the first violation. Not readable (the cluster answers that we may not look, 403): an entry too,
+since a gate that may not look cannot pass anything; its text says so. A cluster that does not answer tells nothing, and
+what was known of it stays (gitops/cluster/rights.py). In none of these states is anything deleted or moved: units of a
+refused type stay as they are and are reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitops.model.high_risk_rights import HighRiskRight
 from gitops.model.operators import OperatorType
@@ -18,43 +18,33 @@ from gitops.policy.rbac.roles import Account, RbacObjects
 
 _LONGEST = 300
 
-
-@dataclass(frozen=True, slots=True)
-class OperatorRights:
-    """What a cluster's gate says of an operator type. `missing` are its accounts that are not on the cluster, and so
-    have no rights; `judgement` is about the others."""
-
-    accounts: tuple[Account, ...]
-    missing: tuple[Account, ...]
-    judgement: Judgement
+Accounts = Mapping[str, Sequence[Account]]
+"""Name of an operator type → the ServiceAccounts that its pods run as on a cluster."""
 
 
-def accounts_of(operator: OperatorType) -> tuple[Account, ...]:
-    """ServiceAccounts that a type names; a type that names none is not judged."""
-    return tuple(Account(a.namespace, a.name) for a in operator.spec.rbac.serviceAccounts)
+def accepted_by(operator: OperatorType) -> tuple[str, ...]:
+    """Ids of the high-risk rights that were accepted when the operator was taken in."""
+    return () if operator.spec.rbac is None else tuple(each.right for each in operator.spec.rbac.accepted)
 
 
-def judge_operator(operator: OperatorType, objects: RbacObjects, rights: Collection[HighRiskRight]) -> OperatorRights:
-    """Judge the accounts of a type that exist, by all roles and bindings of a cluster."""
-    named = accounts_of(operator)
-    present = tuple(account for account in named if account in objects.accounts)
-    accepted = operator.spec.rbac.accepted
-    judgement = judge_accounts(present, objects, rights, accepted, live=True)
-    return OperatorRights(present, tuple(a for a in named if a not in objects.accounts), judgement)
+def judge_operator(
+    operator: OperatorType, accounts: Accounts, objects: RbacObjects, rights: Collection[HighRiskRight]
+) -> Judgement:
+    """Judge a type's accounts by all roles and bindings of a cluster."""
+    own = accounts.get(operator.metadata.name, ())
+    return judge_accounts(own, objects, rights, accepted_by(operator), live=True)
 
 
-def refused_types(
-    operators: Iterable[OperatorType], objects: RbacObjects, rights: Collection[HighRiskRight] = ()
-) -> Mapping[str, str]:
+def refused_types(operators: Iterable[OperatorType], accounts: Accounts, objects: RbacObjects) -> Mapping[str, str]:
     """Name of each type that may not be used with these roles and bindings, with the reason in one sentence."""
-    judged = ((operator, judge_operator(operator, objects, rights).judgement) for operator in operators)
-    return {operator.metadata.name: _reason(judgement) for operator, judgement in judged if not judgement.passes}
+    judged = {operator.metadata.name: judge_operator(operator, accounts, objects, ()) for operator in operators}
+    return {name: _reason(judgement) for name, judgement in judged.items() if not judgement.passes}
 
 
 def unreadable_types(operators: Iterable[OperatorType], reason: str) -> Mapping[str, str]:
-    """Every type that would have been judged, because its rights may not be read."""
+    """Every type, because what its accounts may do cannot be read."""
     text = f"the rights of its ServiceAccounts cannot be read: {reason}"[:_LONGEST]
-    return {operator.metadata.name: text for operator in operators if accounts_of(operator)}
+    return {operator.metadata.name: text for operator in operators}
 
 
 def _reason(judgement: Judgement) -> str:

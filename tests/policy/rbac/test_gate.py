@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gitops.model.operators import OperatorType
-from gitops.policy.narrowing import narrowed, widenings
 from gitops.policy.rbac.gate import judge_roles, scope_of
-from gitops.policy.rbac.operators import refused_types, unreadable_types
+from gitops.policy.rbac.operators import accepted_by, refused_types, unreadable_types
 from gitops.policy.rbac.resolving import accounts_in, unbound_roles
 from gitops.policy.rbac.reviewing import shipped_rights
 from gitops.policy.rbac.roles import Account
@@ -332,74 +331,38 @@ def test_roles_without_bindings_are_judged_as_if_bound(rbac):
     assert (codes(judgement), rights(judgement), judgement.bound) == (["GO4411"], ["persistent-volumes-create"], False)
 
 
-def operator(name="x", accounts=(("ops", "manager"),), accepted=()):
-    body = {
-        "apiVersion": "gitops/v1alpha1",
-        "kind": "OperatorType",
-        "metadata": {"name": name},
-        "spec": {
-            "clusterAttribute": "X",
-            "kinds": [{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"}],
-            "rbac": {
-                "serviceAccounts": [{"namespace": space, "name": own} for space, own in accounts],
-                "accepted": [*accepted],
-            },
-        },
+def operator(name="x"):
+    spec = {
+        "clusterAttribute": "X",
+        "kinds": [{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"}],
     }
-    return OperatorType.model_validate(body)
-
-
-def account(namespace="ops", name="manager"):
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+    head = {"apiVersion": "gitops/v1alpha1", "kind": "OperatorType", "metadata": {"name": name}}
+    return OperatorType.model_validate({**head, "spec": spec})
 
 
 def test_refused_types_say_why(rbac):
     rbac.role("r", WIDE, rule("bind")).bind("r")
-    rbac.bodies += [account(), account("ops", "fine")]
-    types = [operator("bad"), operator("good", [("ops", "fine")]), operator("unnamed", [])]
-    refused = refused_types(types, rbac.objects)
+    accounts = {"bad": [Account("ops", "fine"), Account("ops", "manager")], "good": [Account("ops", "fine")]}
+    refused = refused_types(map(operator, ("bad", "good", "absent")), accounts, rbac.objects)
     assert refused == {
         "bad": "GO4411: ClusterRole.rbac.authorization.k8s.io r rule 1, everywhere: `*` in verbs (and 1 more)"
     }
 
 
-def test_an_operator_that_is_not_there_is_not_refused(rbac):
+def test_an_operator_without_accounts_is_not_refused(rbac):
     """Neither for a binding that outlived it, nor for one of every ServiceAccount."""
     rbac.role("r", WIDE).bind("r").bind("r", {"kind": "Group", "name": "system:serviceaccounts"}, name="all")
-    assert refused_types([operator()], rbac.objects) == {}
-    rbac.bodies.append(account())
-    assert set(refused_types([operator()], rbac.objects)) == {"x"}
+    assert refused_types([operator()], {"x": []}, rbac.objects) == {}
+    assert set(refused_types([operator()], {"x": [Account("ops", "any")]}, rbac.objects)) == {"x"}
 
 
-def test_rights_that_may_not_be_read_refuse_every_type_that_would_be_judged():
-    refused = unreadable_types([operator("x"), operator("unnamed", [])], "403 Forbidden")
+def test_rights_that_may_not_be_read_refuse_every_type():
+    refused = unreadable_types([operator("x")], "403 Forbidden")
     assert refused == {"x": "the rights of its ServiceAccounts cannot be read: 403 Forbidden"}
 
 
 def test_shipped_types_accept_rights_that_are_on_the_list():
     known = {right.id for right in shipped_rights()}
-    for each in OperatorRegistry.shipped().types.values():
-        assert set(each.spec.rbac.accepted) <= known
-        assert each.spec.rbac.serviceAccounts
-
-
-@pytest.mark.parametrize(
-    ("accepted", "kept"), [(None, ["secrets-read", "reviews"]), ([], []), (["reviews"], ["reviews"])]
-)
-def test_a_repository_adds_accounts_and_takes_accepted_rights_away(accepted, kept):
-    registry = OperatorRegistry.of([operator(accepted=["secrets-read", "reviews"])])
-    body = operator(accounts=[("ops", "manager"), ("ops", "extra")]).model_dump(exclude_unset=True)
-    del body["spec"]["rbac"]["accepted"]
-    if accepted is not None:
-        body["spec"]["rbac"]["accepted"] = accepted
-    wanted = OperatorType.model_validate(body)
-    assert list(widenings(registry, wanted)) == []
-    rbac = narrowed(registry, wanted).types["x"].spec.rbac
-    assert [(a.namespace, a.name) for a in rbac.serviceAccounts] == [("ops", "manager"), ("ops", "extra")]
-    assert rbac.accepted == kept
-
-
-def test_a_repository_accepts_no_right_by_itself():
-    registry = OperatorRegistry.of([operator(accepted=["reviews"])])
-    problems = list(widenings(registry, operator(accepted=["reviews", "secrets-read"])))
-    assert problems == [(("spec", "rbac", "accepted", 1), "secrets-read is not among the rights accepted for x")]
+    accepted = {name: accepted_by(each) for name, each in OperatorRegistry.shipped().types.items()}
+    assert {right for ids in accepted.values() for right in ids} <= known
+    assert {name for name, ids in accepted.items() if ids} >= {"dynamo", "nim"}

@@ -9,6 +9,7 @@ import yaml
 
 from gitops.policy.rbac.gate import judge_accounts, judge_roles
 from gitops.policy.rbac.manifests import add_file
+from gitops.policy.rbac.operators import accepted_by
 from gitops.policy.rbac.resolving import accounts_in
 from gitops.policy.rbac.reviewing import shipped_rights
 from gitops.policy.rbac.roles import RbacObjects
@@ -34,7 +35,7 @@ def judged(data, file, operator):
     objects = RbacObjects()
     result = add_file(objects, data, file=file)
     assert result.readable, result.findings
-    accepted = OperatorRegistry.shipped().types[operator].spec.rbac.accepted
+    accepted = accepted_by(OperatorRegistry.shipped().types[operator])
     if not objects.bindings:
         return judge_roles(objects, shipped_rights(), accepted)
     return judge_accounts(accounts_in(objects), objects, shipped_rights(), accepted)
