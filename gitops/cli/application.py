@@ -71,4 +71,4 @@ def run_application(arguments: list[str] | None = None) -> None:
 def _is_mistake(error: Exception) -> bool:
     """Mistakes of people and of their surroundings, told by one sentence. By name: none is imported for this."""
     names = {c.__name__ for c in type(error).__mro__}
-    return bool(names & {"SettingsError", "RemoteRefused", "SourceError", "OSError"})
+    return bool(names & {"SettingsError", "RemoteRefused", "SourceError", "NoSuchRevision", "OSError"})

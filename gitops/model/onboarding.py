@@ -124,7 +124,7 @@ class ClaimLease(Document):
     holderPrefix: Applied[NonBlank]
 
 
-class Tenancy(Document):
+class OperatorTenancy(Document):
     """Whom one copy of the operator serves."""
 
     scope: Checked[Literal["cluster", "namespace"]]

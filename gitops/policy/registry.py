@@ -108,8 +108,8 @@ class OperatorRegistry:
 
     @classmethod
     def load(cls, folder: Traversable, schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
-        """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong, also
-        for a type whose onboarding checklist is not complete or a rule of which is no CEL."""
+        """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong, a type
+        whose onboarding checklist is not complete and a rule that is no CEL."""
         types = []
         for file in sorted(folder.iterdir(), key=lambda f: f.name):
             if not file.name.endswith(".yaml"):
@@ -229,6 +229,11 @@ def _onboarded(types: Iterable[OperatorType]) -> list[OperatorType]:
             raise ValueError(
                 f"operator type {operator.metadata.name!r} lacks {', '.join(missing)} (docs/onboarding.md)"
             )
+        for rule in operator.spec.rules:
+            try:
+                compiled(rule.rule)
+            except ValueError as error:
+                raise ValueError(f"operator type {operator.metadata.name!r}, rule {rule.id}: {error}") from None
     return found
 
 
