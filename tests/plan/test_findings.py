@@ -11,6 +11,7 @@ import gitops.overlays.codes
 import gitops.plan.codes
 import gitops.policy.codes
 from gitops.model.trees import EntryKind
+from gitops.plan.revisions import check_revisions
 
 FUNCTION = "functions/chat/function.yaml"
 DEPLOYMENT = "functions/chat/deployment.yaml"
@@ -67,8 +68,17 @@ def content(value: str | dict[str, str] | None) -> str | EntryKind | None:
 
 
 @pytest.mark.parametrize("case", DATA, ids=lambda case: case["id"])
-def test_finding(compile_small, case):
-    findings = compile_small({path: content(value) for path, value in case["files"].items()}).findings
+def test_finding(compile_small, compiler, case):
+    """A case with `before` is about what changed since then."""
+    states = [
+        compile_small({path: content(value) for path, value in case[name].items()})
+        for name in ("before", "files")
+        if name in case
+    ]
+    findings = states[-1].findings
+    if "before" in case:
+        assert states[-1].errors == ()
+        findings = check_revisions(*states, compiler.registry)
     places = [str(f.origin) for f in findings if f.code == case["code"]]
     assert case["at"] in places, "\n".join(map(str, findings))
 
