@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding
+from gitops.model.findings import Finding, Origin
 from gitops.model.identity import UnitKey, WorkloadRef
 from gitops.plan.units import Compilation, Unit
 from gitops.policy import codes
@@ -53,8 +53,14 @@ def _changed_bases(before: Compilation, after: Compilation) -> Iterator[Finding]
             continue
         told.add(key.workload)
         message = f"{key.workload}: the base of version {unit.version} changed; raise spec.version with it"
-        changed = next(o for o in unit.objects if o.ref.kind != "Namespace")
-        yield finding(codes.BASE_CHANGED, message, changed.origin, workload=key.workload)
+        yield finding(codes.BASE_CHANGED, message, _changed_object(old, unit), workload=key.workload)
+
+
+def _changed_object(old: Unit | None, unit: Unit) -> Origin:
+    """Where the first object is written that is not as it was, else where the unit's last object is."""
+    known = {} if old is None else {o.ref: o.digest for o in old.objects}
+    changed = (o.origin for o in unit.objects if known.get(o.ref, o.digest) != o.digest)
+    return next(changed, unit.objects[-1].origin)
 
 
 def _all(state: Compilation) -> dict[UnitKey, Unit]:
