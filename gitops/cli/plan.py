@@ -28,6 +28,7 @@ def plan(
         typer.Option(help="Folder of kubeconfigs: compare with what is live.", show_default=False, exists=True),
     ] = None,
     format: options.Format = "text",
+    base: options.Base = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
 ) -> None:
     """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted.
@@ -35,12 +36,15 @@ def plan(
     Nothing is changed anywhere. Exits with 1 when the repository has errors.
     """
     from gitops.cli import terminal
-    from gitops.cli.folders import compiled_folder
+    from gitops.cli.folders import compared_with, compiled_folder, with_findings
 
     wanted = frozenset(cluster or ())
     tree, compilation = compiled_folder(path)
     live = None if credentials_dir is None else _compared(tree, credentials_dir, wanted)
     compilation = compilation if live is None else live.compilation
+    if live is not None and live.refused:
+        compilation = with_findings(compilation, live.refused)
+    compilation = compilation if base is None else compared_with(path, base, compilation)
     unknown = wanted - set(compilation.clusters)
     if unknown:
         names = ", ".join(sorted(unknown))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gitops.cli import options
 from gitops.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -20,14 +21,17 @@ def validate(
         Literal["text", "json", "sarif", "markdown"],
         typer.Option("--format", "-f", help="sarif is for code scanning, markdown for a comment on a pull request."),
     ] = "text",
+    base: options.Base = None,
 ) -> None:
     """Check a repository: documents, manifests, patches, placement. Needs no cluster and no network.
 
     Exits with 1 when there are errors; warnings and infos alone are fine.
     """
-    from gitops.cli.folders import compiled_folder
+    from gitops.cli.folders import compared_with, compiled_folder
 
     tree, compilation = compiled_folder(path)
+    if base is not None:
+        compilation = compared_with(path, base, compilation)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":
