@@ -12,7 +12,7 @@ import pytest
 from controlplane_kit.client import ApiServer
 from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import Answer, on
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from gitops.cluster.connection import Connection
@@ -175,6 +175,11 @@ subjects = st.sampled_from(["account", "other", "user", "group", "other group"])
 bindings = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "own", "away"]), subjects), max_size=4)
 
 
+def wild(**parts: list[str]) -> dict[str, list[str]]:
+    """A rule that gets and lists pods, but for the parts that are given."""
+    return {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"], "resourceNames": [], **parts}
+
+
 def asked(api: ApiServer, who: Account, namespace: str, verb: str, group: str, resource: str, name: str) -> bool:
     plain, _, below = resource.partition("/")
     call = {"namespace": namespace, "verb": verb, "group": group, "resource": plain, "subresource": below, "name": name}
@@ -195,10 +200,15 @@ _numbers = itertools.count()
 
 @settings(
     max_examples=10,
-    phases=[Phase.generate],  # an example takes a second: shrinking one would take minutes
+    phases=[Phase.explicit, Phase.generate],  # an example takes a second: shrinking one would take minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(roles, bindings)
+@example([(True, [wild(resources=["pods/*", "*/*"])])], [(0, "", "account")])
+@example([(True, [wild(resources=["*/log"])])], [(0, "own", "group")])
+@example([(True, [wild(verbs=["get*"])]), (False, [wild(resourceNames=["*"])])], [(0, "", "user"), (1, "", "user")])
+@example([(True, [wild(resourceNames=["a"], verbs=["*"])])], [(0, "away", "account")])
+@example([(False, [wild(apiGroups=["*"])])], [(0, "", "other group"), (0, "", "other")])
 def test_generated_roles_allow_what_the_api_server_allows(
     shared_api: ApiServer, namespace: str, held: list[tuple[bool, list[Any]]], bound: list[tuple[int, str, str]]
 ) -> None:
