@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gitops.plan.explaining import Trace
     from gitops.plan.units import Compilation
+    from gitops.settings import Settings
     from gitops.source.folders import FolderTree
 
 
-def compiled_folder(path: Path, *, trace: Trace | None = None) -> tuple[FolderTree, Compilation]:
+def compiled_folder(path: Path, settings: Settings, *, trace: Trace | None = None) -> tuple[FolderTree, Compilation]:
     """The files of a folder and what they compile to; a `trace` is filled with what was merged.
 
     Raises OSError when the folder cannot be read.
@@ -22,8 +23,9 @@ def compiled_folder(path: Path, *, trace: Trace | None = None) -> tuple[FolderTr
     from gitops.source.folders import FolderTree
 
     tree = FolderTree(path)
+    registry = OperatorRegistry.shipped().permitting(settings.permitted_types)
     gc.disable()  # compiling leaves no cycles, and walking over what it keeps takes a tenth of its time
     try:
-        return tree, Compiler(OperatorRegistry.shipped()).compile(tree, trace=trace)
+        return tree, Compiler(registry).compile(tree, trace=trace)
     finally:
         gc.enable()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gitops.cli import options
 from gitops.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def validate(
         Literal["text", "json", "sarif", "markdown"],
         typer.Option("--format", "-f", help="sarif is for code scanning, markdown for a comment on a pull request."),
     ] = "text",
+    config: options.Config = None,
+    set_: options.Set = None,
 ) -> None:
     """Check a repository: documents, manifests, patches, placement. Needs no cluster and no network.
 
@@ -27,7 +30,8 @@ def validate(
     """
     from gitops.cli.folders import compiled_folder
 
-    tree, compilation = compiled_folder(path)
+    settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
+    tree, compilation = compiled_folder(path, settings)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":

@@ -49,7 +49,15 @@ def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegist
 
 
 def _with_limits(have: OperatorTypeSpec, more: OperatorTypeSpec) -> OperatorTypeSpec:
-    fields = ("reservedMetadataPrefixes", "nameLimits", "textFields", "componentSets", "fixedFields")
+    fields = (
+        "reservedMetadataPrefixes",
+        "nameLimits",
+        "textFields",
+        "componentSets",
+        "fixedFields",
+        "podTemplates",
+        "serviceTypes",
+    )
     return have.model_copy(update={field: [*getattr(have, field), *getattr(more, field)] for field in fields})
 
 

@@ -14,7 +14,7 @@ from gitops.manifests.lines import Path, dotted
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.model.identity import GroupVersionKind, ObjectRef, WorkloadRef
-from gitops.model.kinds import CONFIG_MAP, DEFINITION, SECRET
+from gitops.model.kinds import CONFIG_MAP, DEFINITION, NAMESPACE, SECRET
 from gitops.model.operators import NameLimit
 from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.overlays.provenance import Provenance
@@ -28,6 +28,7 @@ from gitops.policy.annotations import (
 )
 from gitops.policy.credentials import looks_like
 from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
+from gitops.policy.pods.levels import bad_labels
 from gitops.policy.registry import OperatorRegistry
 
 MAX_FINDINGS = 100
@@ -177,6 +178,9 @@ class _Judge:
                     self._not_text(value, ("data", key))
         elif kind == SECRET.group_kind:
             self._secret()
+        elif kind == NAMESPACE.group_kind:
+            for key, problem in bad_labels(body["metadata"].get("labels", {})):
+                self.say(codes.BAD_LEVEL, f"{key} {problem}", "metadata", "labels", key)
         elif kind.group == "rbac.authorization.k8s.io":
             self._rights()
 

@@ -7,7 +7,7 @@ a checkout and as gitops/_data/policies inside the wheel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -16,7 +16,8 @@ from pathlib import Path
 from gitops.manifests.canonical import digest
 from gitops.manifests.reading import read_documents
 from gitops.model.identity import GroupKind, GroupVersionKind
-from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType
+from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType, PodTemplate
+from gitops.model.serving import KubernetesType
 from gitops.overlays.parts import Parts
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
 
@@ -33,7 +34,7 @@ def shipped_folder(name: str) -> Traversable:
     raise FileNotFoundError(f"shipped folder {name!r} is in neither the package nor the checkout")
 
 
-def gvk_of(kind: OperatorKind | ChildKind) -> GroupVersionKind:
+def gvk_of(kind: OperatorKind | ChildKind | KubernetesType) -> GroupVersionKind:
     return GroupVersionKind(kind.group, kind.version, kind.kind)
 
 
@@ -46,6 +47,8 @@ class OperatorRegistry:
     refused: Mapping[str, frozenset[GroupVersionKind]] = field(default_factory=dict)
     """Kinds of a type that may not be declared all the same (gitops/policy/narrowing.py)."""
     schemas: SchemaIndex = NO_SCHEMAS
+    extra_types: frozenset[GroupVersionKind] = frozenset()
+    """Kinds of no operator type that validation policies may allow: the daemon's settings say which."""
     policy_digest: bytes = field(init=False)
     _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
     _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
@@ -63,7 +66,9 @@ class OperatorRegistry:
         }
         object.__setattr__(self, "_kinds", kinds)
         object.__setattr__(self, "_scopes", scopes)
-        object.__setattr__(self, "policy_digest", digest([content, self.schemas.digest.hex()]))
+        object.__setattr__(
+            self, "policy_digest", digest([content, self.schemas.digest.hex(), sorted(map(str, self.extra_types))])
+        )
 
     @classmethod
     def of(cls, types: Iterable[OperatorType], schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
@@ -101,6 +106,10 @@ class OperatorRegistry:
     def extended(self, types: Iterable[OperatorType]) -> OperatorRegistry:
         """This registry and more types (from the daemon's settings; a repository may only narrow)."""
         return OperatorRegistry.of([*self.types.values(), *types], self.schemas)
+
+    def permitting(self, extra: Iterable[GroupVersionKind]) -> OperatorRegistry:
+        """This registry, with more kinds that validation policies may allow."""
+        return replace(self, extra_types=self.extra_types.union(extra))
 
     def kind(self, gvk: GroupVersionKind) -> OperatorKind | None:
         """The operator kind of exactly this group, version and kind; None when no operator type has it."""
@@ -142,6 +151,16 @@ class OperatorRegistry:
     def text_fields(self, kind: GroupKind) -> tuple[str, ...]:
         """Paths of fields of this kind that are text, though people write numbers there."""
         every = (field for t in self.types.values() for field in t.spec.textFields)
+        return tuple(field.path for field in every if (field.group, field.kind) == (kind.group, kind.kind))
+
+    def pod_templates(self, kind: GroupVersionKind) -> tuple[PodTemplate, ...]:
+        """Where an object of exactly this kind writes what its pods are."""
+        every = (place for t in self.types.values() for place in t.spec.podTemplates)
+        return tuple(p for p in every if (p.group, p.kind) == (kind.group, kind.kind) and kind.version in p.versions)
+
+    def service_types(self, kind: GroupKind) -> tuple[str, ...]:
+        """Paths of fields of this kind that say of which type a Service will be."""
+        every = (field for t in self.types.values() for field in t.spec.serviceTypes)
         return tuple(field.path for field in every if (field.group, field.kind) == (kind.group, kind.kind))
 
     def name_limits(self, kind: GroupKind) -> tuple[NameLimit, ...]:
