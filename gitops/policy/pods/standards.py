@@ -286,7 +286,7 @@ def _hosts_of_handlers(part: PodPart) -> Iterator[Violation]:
 def _handlers(container: At) -> Iterator[At]:
     """Probes and lifecycle hooks that are written."""
     hooks = _below(container, "lifecycle")
-    places = [(container, field) for field in ("livenessProbe", "readinessProbe", "startupProbe")]
+    places: list[tuple[At, str]] = [(container, field) for field in ("livenessProbe", "readinessProbe", "startupProbe")]
     places += [(hooks, field) for field in ("postStart", "preStop")] if hooks is not None else []
     for at, field in places:
         if (found := _below(at, field)) is not None:
