@@ -62,7 +62,7 @@ def explain(
         typer.echo(f"gitops: {object}: write Kind.group/name, such as Deployment.apps/echo or Service/echo", err=True)
         raise typer.Exit(Exit.USAGE) from None
     trace = Trace()
-    tree, compilation = compiled_folder(path, settings, trace=trace)
+    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types, trace=trace)
     found = [(k, o) for k, o in _objects(compilation, wanted) if not cluster or k.cluster in cluster]
     if not found:
         _say_why_not(compilation, wanted, tree.read, cluster or ())

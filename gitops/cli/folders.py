@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gitops.model.identity import GroupVersionKind
     from gitops.plan.explaining import Trace
     from gitops.plan.units import Compilation
-    from gitops.settings import Settings
     from gitops.source.folders import FolderTree
 
 
-def compiled_folder(path: Path, settings: Settings, *, trace: Trace | None = None) -> tuple[FolderTree, Compilation]:
-    """The files of a folder and what they compile to; a `trace` is filled with what was merged.
+def compiled_folder(
+    path: Path, *, extra_types: Iterable[GroupVersionKind] = (), trace: Trace | None = None
+) -> tuple[FolderTree, Compilation]:
+    """The files of a folder and what they compile to, where the settings allow `extra_types`; a `trace` is filled with
+    what was merged.
 
     Raises OSError when the folder cannot be read.
     """
@@ -23,7 +28,7 @@ def compiled_folder(path: Path, settings: Settings, *, trace: Trace | None = Non
     from gitops.source.folders import FolderTree
 
     tree = FolderTree(path)
-    registry = OperatorRegistry.shipped().permitting(settings.permitted_types)
+    registry = OperatorRegistry.shipped().permitting(extra_types)
     gc.disable()  # compiling leaves no cycles, and walking over what it keeps takes a tenth of its time
     try:
         return tree, Compiler(registry).compile(tree, trace=trace)

@@ -42,7 +42,7 @@ def plan(
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
     wanted = frozenset(cluster or ())
-    tree, compilation = compiled_folder(path, settings)
+    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
     live = None if credentials_dir is None else _compared(tree, settings, credentials_dir, wanted)
     compilation = compilation if live is None else live.compilation
     unknown = wanted - set(compilation.clusters)

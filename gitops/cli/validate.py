@@ -31,7 +31,7 @@ def validate(
     from gitops.cli.folders import compiled_folder
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
-    tree, compilation = compiled_folder(path, settings)
+    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":

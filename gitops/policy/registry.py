@@ -20,6 +20,7 @@ from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorT
 from gitops.model.serving import KubernetesType
 from gitops.overlays.parts import Parts
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
+from gitops.policy.scopes import builtin_namespaced
 
 DATA_FOLDER = "_data"
 """Where the wheel keeps the folders policies/ and repo-template/ of a checkout."""
@@ -108,8 +109,9 @@ class OperatorRegistry:
         return OperatorRegistry.of([*self.types.values(), *types], self.schemas)
 
     def permitting(self, extra: Iterable[GroupVersionKind]) -> OperatorRegistry:
-        """This registry, with more kinds that validation policies may allow."""
-        return replace(self, extra_types=self.extra_types.union(extra))
+        """This registry, with more kinds that validation policies may allow; never one known to be cluster-scoped."""
+        namespaced = (kind for kind in extra if builtin_namespaced(kind.group_kind) is not False)
+        return replace(self, extra_types=self.extra_types.union(namespaced))
 
     def kind(self, gvk: GroupVersionKind) -> OperatorKind | None:
         """The operator kind of exactly this group, version and kind; None when no operator type has it."""

@@ -87,7 +87,7 @@ def _windows_until(part: PodPart) -> int:
 def _typed(at: At, field: str, allowed: frozenset[str]) -> Path | None:
     """The path of a profile's type when it is none of those allowed."""
     profile = _below(at, field)
-    if profile is None or profile[1].get("type") in allowed:
+    if profile is None or _text(profile[1].get("type")) in allowed:
         return None
     return (*profile[0], "type")
 
@@ -186,7 +186,7 @@ def _capabilities(part: PodPart) -> Iterator[Violation]:
         added, dropped = (value if isinstance(value, list) else [] for value in map(written.get, ("add", "drop")))
         for position, name in enumerate(added):
             at = (*path, "capabilities", "add", position)
-            if name not in _DEFAULT_CAPABILITIES:
+            if _text(name) not in _DEFAULT_CAPABILITIES:
                 message = "is not among the capabilities that containers have by default"
                 yield Violation("non-default capabilities", at, message, _BASELINE)
                 yield Violation("non-default capabilities", at, message, _RESTRICTED, until=22)
@@ -216,7 +216,7 @@ def _app_armor(part: PodPart) -> Iterator[Violation]:
             yield Violation("forbidden AppArmor profile", path, message)
     path, annotations = part.annotations
     for key, value in annotations.items():
-        allowed = value in ("", "runtime/default") or str(value).startswith("localhost/")
+        allowed = value in ("", "runtime/default") or _text(value).startswith("localhost/")
         if key.startswith(_APPARMOR) and not allowed:
             message = "is neither runtime/default nor a localhost profile"
             yield Violation("forbidden AppArmor profile", (*path, key), message)
@@ -249,9 +249,9 @@ def _seccomp(part: PodPart) -> Iterator[Violation]:
     """Written profiles, and since 1.19 for restricted those that nobody wrote. Before that annotations counted."""
     control, message = "seccompProfile", "is neither RuntimeDefault nor Localhost"
     pod = _below(_security(part.spec), "seccompProfile")
-    for context in _contexts(part):
-        if (path := _typed(context, "seccompProfile", _PROFILES)) is not None:
-            yield Violation(control, path, message, since=19)
+    for holder in _contexts(part):
+        if (at := _typed(holder, "seccompProfile", _PROFILES)) is not None:
+            yield Violation(control, at, message, since=19)
     for path, context in map(_security, part.containers):
         if pod is None and context.get("seccompProfile") is None:
             at, until = (*path, "seccompProfile"), _windows_until(part)
@@ -259,8 +259,8 @@ def _seccomp(part: PodPart) -> Iterator[Violation]:
     path, annotations = part.annotations
     keys = {_SECCOMP_POD, *(f"{_SECCOMP_CONTAINER}{container.get('name')}" for _, container in part.containers)}
     for key in sorted(keys & annotations.keys()):
-        value = annotations[key]
-        if value not in _SECCOMP_VALUES and not str(value).startswith("localhost/"):
+        value = _text(annotations[key])
+        if value not in _SECCOMP_VALUES and not value.startswith("localhost/"):
             message = "is neither runtime/default nor a localhost profile"
             yield Violation(control, (*path, key), message, until=19)
 

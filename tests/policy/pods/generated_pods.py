@@ -118,7 +118,7 @@ class PodMaker:
             for container in spec["containers"]:
                 if self._careless():
                     container.setdefault("securityContext", {})["procMount"] = "Unmasked"
-        kinds = _VOLUMES[:9] if not self._careless() else _VOLUMES
+        kinds = _VOLUMES[:9] if not self._careless() else [*_VOLUMES, *[_VOLUMES[9]] * 9]
         count = self._random.randint(0, 2)
         spec["volumes"] = [{"name": f"v{i}", **self._random.choice(kinds)} for i in range(count)]
         context: dict[str, Any] = {}
