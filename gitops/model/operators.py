@@ -15,6 +15,7 @@ from gitops.model.documents import (
     LabelMetadata,
     NonBlank,
 )
+from gitops.model.pod_templates import PodTemplate, ServiceField
 from gitops.model.versions import OperatorVersion
 
 Scope = Literal["Namespaced", "Cluster"]
@@ -88,33 +89,6 @@ class FixedField(Document):
 
 class TextField(Document):
     """A field that is text and in which people write numbers, such as the tag of an image. `path` as in FixedField."""
-
-    group: Checked[str]
-    kind: Checked[NonBlank]
-    path: Checked[FieldPath]
-
-
-PodForm = Literal["template", "spec", "metadata", "containers", "container", "hostPath", "userID"]
-
-
-class PodTemplate(Document):
-    """Where objects of a kind write what their pods are, for Pod Security. `path` as in FixedField; `form` is what is
-    there: a pod's template, spec or metadata, a list of containers, one container, a path of the node that becomes a
-    volume, or the user that containers run as."""
-
-    group: Checked[str]
-    kind: Checked[NonBlank]
-    versions: Checked[Annotated[list[NonBlank], Field(min_length=1)]]
-    path: Checked[FieldPath]
-    form: Checked[PodForm]
-    containerField: Checked[str] = ""
-    """Field of the spec that holds one more container."""
-    complete: Checked[bool] = False
-    """The operator adds no security context of its own: what a level requires must be written here."""
-
-
-class ServiceField(Document):
-    """A field with the type of a Service that the operator makes. `path` as in FixedField."""
 
     group: Checked[str]
     kind: Checked[NonBlank]

@@ -16,7 +16,8 @@ from pathlib import Path
 from gitops.manifests.canonical import digest
 from gitops.manifests.reading import read_documents
 from gitops.model.identity import GroupKind, GroupVersionKind
-from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType, PodTemplate
+from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType
+from gitops.model.pod_templates import PodTemplate
 from gitops.model.serving import KubernetesType
 from gitops.overlays.parts import Parts
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
@@ -53,6 +54,7 @@ class OperatorRegistry:
     policy_digest: bytes = field(init=False)
     _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
     _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
+    _pods: Mapping[GroupVersionKind, tuple[PodTemplate, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         kinds = {gvk_of(k): k for t in self.types.values() for k in t.spec.kinds}
@@ -67,6 +69,7 @@ class OperatorRegistry:
         }
         object.__setattr__(self, "_kinds", kinds)
         object.__setattr__(self, "_scopes", scopes)
+        object.__setattr__(self, "_pods", _pods_by_kind(self.types.values()))
         object.__setattr__(
             self, "policy_digest", digest([content, self.schemas.digest.hex(), sorted(map(str, self.extra_types))])
         )
@@ -157,8 +160,7 @@ class OperatorRegistry:
 
     def pod_templates(self, kind: GroupVersionKind) -> tuple[PodTemplate, ...]:
         """Where an object of exactly this kind writes what its pods are."""
-        every = (place for t in self.types.values() for place in t.spec.podTemplates)
-        return tuple(p for p in every if (p.group, p.kind) == (kind.group, kind.kind) and kind.version in p.versions)
+        return self._pods.get(kind, ())
 
     def service_types(self, kind: GroupKind) -> tuple[str, ...]:
         """Paths of fields of this kind that say of which type a Service will be."""
@@ -179,6 +181,15 @@ class OperatorRegistry:
         """Paths of fields of this kind that may not go away once they are set."""
         every = (fixed for t in self.types.values() for fixed in t.spec.fixedFields)
         return tuple(f.path for f in every if (f.group, f.kind) == (kind.group, kind.kind))
+
+
+def _pods_by_kind(types: Iterable[OperatorType]) -> dict[GroupVersionKind, tuple[PodTemplate, ...]]:
+    found: dict[GroupVersionKind, tuple[PodTemplate, ...]] = {}
+    for place in (place for t in types for place in t.spec.podTemplates):
+        for version in place.versions:
+            kind = GroupVersionKind(place.group, version, place.kind)
+            found[kind] = (*found.get(kind, ()), place)
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -7,12 +7,12 @@ pod of its own, as far as it goes. A part of a wrong shape is passed over: schem
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops.manifests.lines import Path
 from gitops.model.identity import GroupKind, GroupVersionKind
-from gitops.model.operators import PodTemplate
+from gitops.model.pod_templates import PodTemplate
 from gitops.policy.field_rules import values_at
 
 At = tuple[Path, Mapping[str, Any]]
@@ -48,6 +48,14 @@ class PodPart:
     annotations: At = ((), {})
     complete: bool = False
     scalar: Path | None = None
+    context: At = field(init=False)
+    """The pod's security context."""
+    contexts: tuple[At, ...] = field(init=False)
+    """Those of its containers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context", _security(self.spec))
+        object.__setattr__(self, "contexts", tuple(map(_security, self.containers)))
 
 
 def pod_parts(body: Mapping[str, Any], kind: GroupVersionKind, templates: Iterable[PodTemplate]) -> Iterator[PodPart]:
@@ -61,14 +69,14 @@ def pod_parts(body: Mapping[str, Any], kind: GroupVersionKind, templates: Iterab
             yield from _part(template.form, at, value, template.containerField, complete=template.complete)
 
 
-def _part(form: str, path: Path, value: Any, field: str, *, complete: bool) -> Iterator[PodPart]:
+def _part(form: str, path: Path, value: Any, container: str, *, complete: bool) -> Iterator[PodPart]:
     if form == "template":
         metadata = as_map(as_map(value).get("metadata"))
         annotations = (*path, "metadata", "annotations"), as_map(metadata.get("annotations"))
-        spec = _of_spec((*path, "spec"), as_map(as_map(value).get("spec")), field, complete=complete)
+        spec = _of_spec((*path, "spec"), as_map(as_map(value).get("spec")), container, complete=complete)
         yield replace(spec, annotations=annotations)
     elif form == "spec":
-        yield _of_spec(path, as_map(value), field, complete=complete)
+        yield _of_spec(path, as_map(value), container, complete=complete)
     elif form == "metadata":
         annotations = (*path, "annotations"), as_map(as_map(value).get("annotations"))
         yield PodPart((path, {}), annotations=annotations)
@@ -82,12 +90,17 @@ def _part(form: str, path: Path, value: Any, field: str, *, complete: bool) -> I
         yield PodPart((path, {"securityContext": {"runAsUser": value}}), scalar=path)
 
 
-def _of_spec(path: Path, spec: Mapping[str, Any], field: str, *, complete: bool) -> PodPart:
+def _of_spec(path: Path, spec: Mapping[str, Any], container: str, *, complete: bool) -> PodPart:
     containers = [at for name in CONTAINER_FIELDS for at in maps_of((*path, name), spec.get(name))]
-    if isinstance(spec.get(field), dict):
-        containers.append(((*path, field), spec[field]))
+    if isinstance(spec.get(container), dict):
+        containers.append(((*path, container), spec[container]))
     volumes = tuple(maps_of((*path, "volumes"), spec.get("volumes")))
     return PodPart((path, spec), tuple(containers), volumes, complete=complete)
+
+
+def _security(at: At) -> At:
+    path, holder = at
+    return (*path, "securityContext"), as_map(holder.get("securityContext"))
 
 
 def as_map(value: Any) -> Mapping[str, Any]:

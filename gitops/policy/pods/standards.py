@@ -58,17 +58,6 @@ def violations(part: PodPart) -> Iterator[Violation]:
 # -- parts of a pod ----------------------------------------------------------------------------------------------------
 
 
-def _security(at: At) -> At:
-    path, holder = at
-    return (*path, "securityContext"), as_map(holder.get("securityContext"))
-
-
-def _contexts(part: PodPart) -> Iterator[At]:
-    """Security contexts of the pod and of its containers."""
-    yield _security(part.spec)
-    yield from map(_security, part.containers)
-
-
 def _below(at: At, field: str) -> At | None:
     """A map inside another; None when it is not written."""
     path, holder = at
@@ -159,13 +148,13 @@ def _host_namespaces(part: PodPart) -> Iterator[Violation]:
 
 
 def _privileged(part: PodPart) -> Iterator[Violation]:
-    for path, context in map(_security, part.containers):
+    for path, context in part.contexts:
         if context.get("privileged") is True:
             yield Violation("privileged", (*path, "privileged"), "is true")
 
 
 def _host_process(part: PodPart) -> Iterator[Violation]:
-    for context in _contexts(part):
+    for context in (part.context, *part.contexts):
         options = _below(context, "windowsOptions")
         if options is not None and options[1].get("hostProcess") is True:
             yield Violation("hostProcess", (*options[0], "hostProcess"), "is true")
@@ -181,7 +170,7 @@ def _host_ports(part: PodPart) -> Iterator[Violation]:
 def _capabilities(part: PodPart) -> Iterator[Violation]:
     """Restricted has a list of its own since 1.22, which takes the place of baseline's."""
     until = _windows_until(part)
-    for path, context in map(_security, part.containers):
+    for path, context in part.contexts:
         written = as_map(context.get("capabilities"))
         added, dropped = (value if isinstance(value, list) else [] for value in map(written.get, ("add", "drop")))
         for position, name in enumerate(added):
@@ -211,7 +200,7 @@ def _volumes(part: PodPart) -> Iterator[Violation]:
 
 def _app_armor(part: PodPart) -> Iterator[Violation]:
     message = "is neither RuntimeDefault nor Localhost"
-    for context in _contexts(part):
+    for context in (part.context, *part.contexts):
         if (path := _typed(context, "appArmorProfile", _PROFILES)) is not None:
             yield Violation("forbidden AppArmor profile", path, message)
     path, annotations = part.annotations
@@ -223,7 +212,7 @@ def _app_armor(part: PodPart) -> Iterator[Violation]:
 
 
 def _se_linux(part: PodPart) -> Iterator[Violation]:
-    for context in _contexts(part):
+    for context in (part.context, *part.contexts):
         options = _below(context, "seLinuxOptions")
         if options is None:
             continue
@@ -238,7 +227,7 @@ def _se_linux(part: PodPart) -> Iterator[Violation]:
 
 def _proc_mount(part: PodPart) -> Iterator[Violation]:
     baseline_until = 35 if _in_user_namespace(part) else _ALWAYS
-    for path, context in map(_security, part.containers):
+    for path, context in part.contexts:
         if context.get("procMount") not in (None, "Default"):
             at, message = (*path, "procMount"), "is not Default"
             yield Violation("procMount", at, message, _BASELINE, until=baseline_until)
@@ -248,11 +237,11 @@ def _proc_mount(part: PodPart) -> Iterator[Violation]:
 def _seccomp(part: PodPart) -> Iterator[Violation]:
     """Written profiles, and since 1.19 for restricted those that nobody wrote. Before that annotations counted."""
     control, message = "seccompProfile", "is neither RuntimeDefault nor Localhost"
-    pod = _below(_security(part.spec), "seccompProfile")
-    for holder in _contexts(part):
+    pod = _below(part.context, "seccompProfile")
+    for holder in (part.context, *part.contexts):
         if (at := _typed(holder, "seccompProfile", _PROFILES)) is not None:
             yield Violation(control, at, message, since=19)
-    for path, context in map(_security, part.containers):
+    for path, context in part.contexts:
         if pod is None and context.get("seccompProfile") is None:
             at, until = (*path, "seccompProfile"), _windows_until(part)
             yield Violation(control, at, "is not set", _RESTRICTED, 19, until, missing=True)
@@ -266,7 +255,7 @@ def _seccomp(part: PodPart) -> Iterator[Violation]:
 
 
 def _sysctls(part: PodPart) -> Iterator[Violation]:
-    path, context = _security(part.spec)
+    path, context = part.context
     for at, sysctl in maps_of((*path, "sysctls"), context.get("sysctls")):
         until = _SYSCTLS.get(_text(sysctl.get("name")), _ALWAYS)
         if until:
@@ -297,7 +286,7 @@ def _handlers(container: At) -> Iterator[At]:
 
 
 def _escalation(part: PodPart) -> Iterator[Violation]:
-    for path, context in map(_security, part.containers):
+    for path, context in part.contexts:
         value = context.get("allowPrivilegeEscalation")
         if value is not False:
             message = "is not false" if value is None else "is true"
@@ -308,11 +297,11 @@ def _escalation(part: PodPart) -> Iterator[Violation]:
 def _non_root(part: PodPart) -> Iterator[Violation]:
     until = 35 if _in_user_namespace(part) else _ALWAYS
     control = "runAsNonRoot != true"
-    for path, context in _contexts(part):
+    for path, context in (part.context, *part.contexts):
         if context.get("runAsNonRoot") is False:
             yield Violation(control, (*path, "runAsNonRoot"), "is false", _RESTRICTED, until=until)
-    if _security(part.spec)[1].get("runAsNonRoot") is None:
-        for path, context in map(_security, part.containers):
+    if part.context[1].get("runAsNonRoot") is None:
+        for path, context in part.contexts:
             if context.get("runAsNonRoot") is None:
                 at = (*path, "runAsNonRoot")
                 yield Violation(control, at, "is not true", _RESTRICTED, until=until, missing=True)
@@ -320,7 +309,7 @@ def _non_root(part: PodPart) -> Iterator[Violation]:
 
 def _root_user(part: PodPart) -> Iterator[Violation]:
     until = 35 if _in_user_namespace(part) else _ALWAYS
-    for path, context in _contexts(part):
+    for path, context in (part.context, *part.contexts):
         value = context.get("runAsUser")
         if value == 0 and value is not False:
             yield Violation("runAsUser=0", (*path, "runAsUser"), "is 0", _RESTRICTED, 23, until)

@@ -10,7 +10,7 @@ import yaml
 
 from gitops.manifests.lines import Path, dotted
 from gitops.model.identity import GroupVersionKind
-from gitops.model.operators import PodTemplate
+from gitops.model.pod_templates import PodTemplate
 from gitops.policy.pods.levels import Applies, Standard
 from gitops.policy.pods.places import PodPart, pod_parts
 from gitops.policy.pods.standards import Level, violations
