@@ -50,7 +50,7 @@ def told(compilation, *codes):
     return [(f.code, str(f.origin)) for f in compilation.findings if f.code in (codes or LEVELS)]
 
 
-def test_x10_a_component_that_the_namespace_would_refuse_is_an_error_at_its_line(compile_small):
+def test_a_component_that_the_namespace_would_refuse_is_an_error_at_its_line(compile_small):
     result = compile_small({"clusters/a.yaml": cluster("a", enforce="baseline"), GRAPH: graph("hostNetwork: true")})
     assert told(result) == [("GO4601", f"{GRAPH}:11")]
     (found,) = result.errors
@@ -270,8 +270,9 @@ def test_repository_types_add_places_and_never_take_them_away(small):
           kinds:
             - {group: nvidia.com, version: v1beta1, kind: DynamoGraphDeployment, resource: dynamographdeployments}
           podTemplates:
-            - {group: "", kind: ConfigMap, versions: [v1], path: /data, form: spec}
+            - {group: nvidia.com, kind: DynamoGraphDeployment, versions: [v1beta1], path: /spec/ours, form: spec}
         """
     change = {"policies/dynamo.yaml": policy, "clusters/a.yaml": cluster("a", enforce="baseline")}
-    compilation = Compiler(OperatorRegistry.shipped()).compile(small({**change, GRAPH: graph("hostIPC: true")}))
-    assert told(compilation) == [("GO4601", f"{GRAPH}:11")]
+    text = graph("hostIPC: true").replace("spec:\n  components", "spec:\n  ours: {hostPID: true}\n  components")
+    compilation = Compiler(OperatorRegistry.shipped()).compile(small({**change, GRAPH: text}))
+    assert told(compilation) == [("GO4601", f"{GRAPH}:6"), ("GO4601", f"{GRAPH}:12")]

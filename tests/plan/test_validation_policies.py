@@ -223,6 +223,17 @@ def test_another_version_of_an_allowed_type_stays_out(lenient, small):
     assert told(lenient.compile(small(files))) == [("GO4101", f"{SETTINGS}:2")]
 
 
+def test_without_a_specification_nobody_allows_a_type(lenient, small):
+    files = {DEPLOYMENT: None, "functions/chat/overlays/h100.yaml": None, SETTINGS: JOB_TEXT}
+    assert told(lenient.compile(small(files))) == [("GO4101", f"{SETTINGS}:2")]
+
+
+def test_refusals_of_one_object_are_bounded(compile_small):
+    containers = "".join(f"\n            - {{name: c{i}, image: ''}}" for i in range(150))
+    result = compile_small(change("{name: Default}", **{GRAPH: graph(f"containers:{containers}")}))
+    assert len(told(result)) == 100
+
+
 def test_every_specification_must_allow_a_type(lenient, small):
     files = {DEPLOYMENT: deployment(IN_LINE, ""), "functions/chat/overlays/h100.yaml": None, SETTINGS: JOB_TEXT}
     compilation = lenient.compile(small(files))

@@ -289,6 +289,34 @@ def test_versions(pod: dict[str, Any], level: Level, versions: range) -> None:
     assert [version for version in range(NEWEST + 1) if found(pod, level, version)] == list(versions)
 
 
+WINDOWS = {"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": True}, "containers": [{"name": "a"}]}
+
+
+@pytest.mark.parametrize(
+    ("control", "versions"),
+    [
+        ("allowPrivilegeEscalation != false", range(8, 25)),
+        ("unrestricted capabilities", range(22, 25)),
+        ("seccompProfile", range(19, 25)),
+    ],
+)
+def test_windows_need_not_say_what_its_nodes_do_not_know(control: str, versions: range) -> None:
+    asked = {version for version in range(NEWEST + 1) if control in dict(found({"spec": WINDOWS}, RESTRICTED, version))}
+    assert asked == set(versions)
+
+
+def test_capabilities_of_restricted_take_the_place_of_baselines() -> None:
+    pod = with_context(capabilities={"add": ["IPC_LOCK"], "drop": ["ALL"]})
+    names = [{control for control, _ in found(pod, RESTRICTED, version) if "capab" in control} for version in (21, 22)]
+    assert names == [{"non-default capabilities"}, {"unrestricted capabilities"}]
+
+
+def test_what_the_pod_denies_is_said_once() -> None:
+    pod = with_spec(securityContext={"runAsNonRoot": False}, containers=[{"name": "a"}, {"name": "b"}])
+    paths = [path for control, path in found(pod, RESTRICTED) if control == "runAsNonRoot != true"]
+    assert paths == ["spec.securityContext.runAsNonRoot"]
+
+
 def test_procmount_in_a_user_namespace_stays_forbidden_by_restricted() -> None:
     pod = {"spec": {"hostUsers": False, "containers": [{"securityContext": {"procMount": "Unmasked"}}]}}
     assert ("procMount", f"{CTX}.procMount") in found(pod, RESTRICTED)
@@ -320,12 +348,18 @@ def test_warn_is_a_level_of_its_own() -> None:
 
 def test_what_only_some_supported_versions_forbid_is_told_apart() -> None:
     latest = Standard(BASELINE)
-    (probe,) = every(with_container(livenessProbe={"httpGet": {"host": "a"}}))[:1]
     verdicts = {v.control: latest.applies(v) for v in every(with_container(livenessProbe={"httpGet": {"host": "a"}}))}
-    assert probe
     assert verdicts["probe or lifecycle host"] is Applies.SOME_VERSIONS
     assert verdicts["seccompProfile"] is Applies.NO
     assert [latest.applies(v) for v in every(with_spec(hostIPC=True))] == [Applies.YES]
+    allowed_since_the_newest = pod_context(sysctls=[{"name": "net.ipv4.tcp_notsent_lowat"}])
+    assert [latest.applies(v) for v in every(allowed_since_the_newest)] == [Applies.SOME_VERSIONS]
+
+
+@pytest.mark.parametrize(("version", "verdict"), [(31, Applies.YES), (32, Applies.NO)])
+def test_a_version_is_either_before_a_change_or_not(version: int, verdict: Applies) -> None:
+    standard = Standard(BASELINE, version, version)
+    assert [standard.applies(v) for v in every(pod_context(sysctls=[{"name": "net.ipv4.tcp_rmem"}]))] == [verdict]
 
 
 @pytest.mark.parametrize(
