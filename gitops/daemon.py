@@ -168,7 +168,7 @@ def connector(settings: Settings, metrics: PrometheusMetrics | None = None) -> F
 def context(settings: Settings, metrics: PrometheusMetrics | None) -> Context:
     """What the engine is given. Raises MappingError when shipped data is broken."""
     options = engine_options(settings)
-    registry, mappings = OperatorRegistry.shipped(), Mappings.shipped()
+    registry, mappings = OperatorRegistry.shipped().permitting(settings.permitted_types), Mappings.shipped()
     made = Context(options=options, registry=registry, mappings=mappings, clock=time.monotonic, wall=time.time)
     return made if metrics is None else replace(made, metrics=metrics)
 

@@ -18,8 +18,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from gitops.model.identity import GroupVersionKind
 
 ENV_PREFIX = "GITOPS_"
 ENV_DELIMITER = "__"
@@ -31,6 +42,8 @@ _DURATION = re.compile(
     r"(?:(?P<s>\d+(?:\.\d+)?)s)?(?:(?P<ms>\d+)ms)?"
 )
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+_TYPE = re.compile(r"(?:(?P<group>[a-z0-9][-a-z0-9.]*)/)?(?P<version>v[0-9][a-z0-9]*)/(?P<kind>[A-Z][A-Za-z0-9]*)\Z")
 
 _SERVICE_VARIABLE = re.compile(
     r"_(PORT|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_.*)$"
@@ -63,6 +76,26 @@ def _expand(value: object) -> object:
     return Path(value).expanduser() if isinstance(value, str | Path) else value
 
 
+def _listed(value: object) -> object:
+    """Texts separated by commas, as variables and flags have them; lists pass through."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _parsed(types: tuple[str, ...]) -> tuple[str, ...]:
+    for text in types:
+        parse_type(text)
+    return types
+
+
+def parse_type(text: str) -> GroupVersionKind:
+    """`batch/v1/Job`, or `v1/Pod` for the core group. Raises ValueError."""
+    match = _TYPE.match(text)
+    if match is None:
+        raise ValueError("write a type as group/version/Kind, as in batch/v1/Job, or v1/Pod for the core group")
+    return GroupVersionKind(match["group"] or "", match["version"], match["kind"])
+
+
+ExtraTypes = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_parsed)]
 NotNegative = Annotated[float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False)]
 FilePath = Annotated[Path, BeforeValidator(_expand)]
 
@@ -247,6 +280,12 @@ class Settings(BaseSettings):
     requests_in_flight: Annotated[int, Field(ge=1, le=64)] = 8
     """Requests in flight to one cluster, watches not counted. An API server is busy with four; more mostly queue."""
 
+    extra_kubernetes_types: ExtraTypes = ()
+    """Kinds that functions and tasks may contain beside those of their operator types, where a validation policy of
+    the repository names them: a list of `batch/v1/Job` or `v1/Pod`, in a variable or flag separated by commas. Whoever
+    may change the repository may then create them with the daemon's rights: namespaced kinds only, and none that
+    grants rights."""
+
     fuse: FuseSettings = FuseSettings()
     fights: FightSettings = FightSettings()
     webhook: WebhookSettings = WebhookSettings()
@@ -256,6 +295,11 @@ class Settings(BaseSettings):
     shutdown_timeout: Annotated[Seconds, Field(le=600)] = 10.0
     """Seconds a stop may take: calls in flight end, status is written, Leases are released. What is left then is
     dropped; a later start picks up from the clusters."""
+
+    @property
+    def permitted_types(self) -> list[GroupVersionKind]:
+        """`extra_kubernetes_types`, read."""
+        return [parse_type(text) for text in self.extra_kubernetes_types]
 
     @field_validator("listen")
     @classmethod

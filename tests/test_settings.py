@@ -123,6 +123,23 @@ def test_durations_that_are_none(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize(
+    ("value", "types"),
+    [("", []), ("batch/v1/Job", ["batch/v1 Job"]), ("v1/Pod,ray.io/v1/RayJob", ["v1 Pod", "ray.io/v1 RayJob"])],
+)
+def test_extra_types(value: str, types: list[str]) -> None:
+    settings = load_settings(environ={"GITOPS_EXTRA_KUBERNETES_TYPES": value})
+    assert [str(kind) for kind in settings.permitted_types] == types
+
+
+@pytest.mark.parametrize(
+    "value", ["Job", "batch/Job", "batch/v1/job", "*/v1/Job", "batch/v1/Job/status", "batch/*/Job"]
+)
+def test_extra_types_that_are_none(value: str) -> None:
+    with pytest.raises(SettingsError, match="write a type as group/version/Kind"):
+        load_settings(environ={"GITOPS_EXTRA_KUBERNETES_TYPES": value})
+
+
 def test_negative_number_of_seconds_is_refused() -> None:
     with pytest.raises(SettingsError, match="greater than 0"):
         load_settings(environ={}, flags={"poll_interval": "-3"})

@@ -74,7 +74,7 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
 
 def _default(info: FieldInfo) -> str:
     value: Any = info.default
-    if value is None:
+    if value is None or value == ():
         return "none"
     if isinstance(value, float) and value >= 3600 and value % 3600 == 0:
         return f"`{value / 3600:g}h`"

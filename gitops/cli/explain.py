@@ -41,6 +41,8 @@ def explain(
     cluster: Annotated[
         list[str] | None, typer.Option("--cluster", help="Only this cluster; may be repeated.", show_default=False)
     ] = None,
+    config: options.Config = None,
+    set_: options.Set = None,
     format: options.Format = "text",
 ) -> None:
     """Say for a field of an object, or for all of them, which file and line set it and what that overrode.
@@ -53,13 +55,14 @@ def explain(
     from gitops.plan.field_paths import BadPathError
     from gitops.policy.annotations import BadAnnotationError, parse_dependencies
 
+    settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
     try:
         (wanted,) = parse_dependencies(object)
     except (BadAnnotationError, ValueError):
         typer.echo(f"gitops: {object}: write Kind.group/name, such as Deployment.apps/echo or Service/echo", err=True)
         raise typer.Exit(Exit.USAGE) from None
     trace = Trace()
-    tree, compilation = compiled_folder(path, trace=trace)
+    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types, trace=trace)
     found = [(k, o) for k, o in _objects(compilation, wanted) if not cluster or k.cluster in cluster]
     if not found:
         _say_why_not(compilation, wanted, tree.read, cluster or ())

@@ -10,13 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gitops.model.findings import Finding
+    from gitops.model.identity import GroupVersionKind
     from gitops.plan.explaining import Trace
     from gitops.plan.units import Compilation
     from gitops.source.folders import FolderTree
 
 
-def compiled_folder(path: Path, *, trace: Trace | None = None) -> tuple[FolderTree, Compilation]:
-    """The files of a folder and what they compile to; a `trace` is filled with what was merged.
+def compiled_folder(
+    path: Path, *, extra_types: Iterable[GroupVersionKind] = (), trace: Trace | None = None
+) -> tuple[FolderTree, Compilation]:
+    """The files of a folder and what they compile to, where the settings allow `extra_types`; a `trace` is filled with
+    what was merged.
 
     Raises OSError when the folder cannot be read.
     """
@@ -25,14 +29,17 @@ def compiled_folder(path: Path, *, trace: Trace | None = None) -> tuple[FolderTr
     from gitops.source.folders import FolderTree
 
     tree = FolderTree(path)
+    registry = OperatorRegistry.shipped().permitting(extra_types)
     gc.disable()  # compiling leaves no cycles, and walking over what it keeps takes a tenth of its time
     try:
-        return tree, Compiler(OperatorRegistry.shipped()).compile(tree, trace=trace)
+        return tree, Compiler(registry).compile(tree, trace=trace)
     finally:
         gc.enable()
 
 
-def compared_with(path: Path, base: str, compilation: Compilation) -> Compilation:
+def compared_with(
+    path: Path, base: str, compilation: Compilation, *, extra_types: Iterable[GroupVersionKind] = ()
+) -> Compilation:
     """The compilation of a folder with what is to be said of its changes since it parted from the revision `base`.
 
     Raises NoSuchRevision.
@@ -42,7 +49,7 @@ def compared_with(path: Path, base: str, compilation: Compilation) -> Compilatio
     from gitops.policy.registry import OperatorRegistry
     from gitops.source.revisions import fork_point
 
-    registry = OperatorRegistry.shipped()
+    registry = OperatorRegistry.shipped().permitting(extra_types)
     before = Compiler(registry).compile(fork_point(path, base))
     return with_findings(compilation, check_revisions(before, compilation, registry))
 

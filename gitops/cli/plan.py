@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gitops.cli.live import LivePlan, ObjectChange
     from gitops.plan.units import Compilation
+    from gitops.settings import Settings
     from gitops.source.folders import FolderTree
 
 
@@ -29,6 +30,8 @@ def plan(
     ] = None,
     format: options.Format = "text",
     base: options.Base = None,
+    config: options.Config = None,
+    set_: options.Set = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
 ) -> None:
     """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted.
@@ -38,13 +41,15 @@ def plan(
     from gitops.cli import terminal
     from gitops.cli.folders import compared_with, compiled_folder, with_findings
 
+    settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
     wanted = frozenset(cluster or ())
-    tree, compilation = compiled_folder(path)
-    live = None if credentials_dir is None else _compared(tree, credentials_dir, wanted)
+    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
+    live = None if credentials_dir is None else _compared(tree, settings, credentials_dir, wanted)
     compilation = compilation if live is None else live.compilation
     if live is not None and live.refused:
         compilation = with_findings(compilation, live.refused)
-    compilation = compilation if base is None else compared_with(path, base, compilation)
+    if base is not None:
+        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
     unknown = wanted - set(compilation.clusters)
     if unknown:
         names = ", ".join(sorted(unknown))
@@ -62,7 +67,7 @@ def plan(
         raise typer.Exit(Exit.CHANGES)
 
 
-def _compared(tree: FolderTree, credentials: Path, wanted: frozenset[str]) -> LivePlan:
+def _compared(tree: FolderTree, settings: Settings, credentials: Path, wanted: frozenset[str]) -> LivePlan:
     import asyncio
 
     from gitops.cli.live import compare_with_clusters
@@ -70,7 +75,7 @@ def _compared(tree: FolderTree, credentials: Path, wanted: frozenset[str]) -> Li
     from gitops.policy.registry import OperatorRegistry
     from gitops.reconcile.connecting import FolderConnector
 
-    compiler = Compiler(OperatorRegistry.shipped())
+    compiler = Compiler(OperatorRegistry.shipped().permitting(settings.permitted_types))
     return asyncio.run(compare_with_clusters(tree, compiler, FolderConnector(credentials), only=wanted))
 
 

@@ -22,6 +22,8 @@ def validate(
         typer.Option("--format", "-f", help="sarif is for code scanning, markdown for a comment on a pull request."),
     ] = "text",
     base: options.Base = None,
+    config: options.Config = None,
+    set_: options.Set = None,
 ) -> None:
     """Check a repository: documents, manifests, patches, placement. Needs no cluster and no network.
 
@@ -29,9 +31,10 @@ def validate(
     """
     from gitops.cli.folders import compared_with, compiled_folder
 
-    tree, compilation = compiled_folder(path)
+    settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
+    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
     if base is not None:
-        compilation = compared_with(path, base, compilation)
+        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":

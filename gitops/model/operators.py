@@ -33,6 +33,7 @@ from gitops.model.object_rules import (
     TriggerField,
 )
 from gitops.model.onboarding import SECTIONS, Detection, Install, Manage, Observe, OperatorTenancy, Playbook, Rights
+from gitops.model.pod_templates import PodTemplate, ServiceField
 from gitops.model.versions import OperatorVersion, VersionRange
 
 Scope = Literal["Namespaced", "Cluster"]
@@ -76,6 +77,8 @@ class OperatorTypeSpec(Document):
     textFields: Checked[list[TextField]] = []
     componentSets: Checked[list[ComponentSet]] = []
     fixedFields: Checked[list[FixedField]] = []
+    podTemplates: Checked[list[PodTemplate]] = []
+    serviceTypes: Checked[list[ServiceField]] = []
     requireExplicit: Checked[list[RequiredField]] = []
     immutable: Checked[list[ImmutableField]] = []
     onceOnly: Checked[list[OnceOnlyKind]] = []

@@ -6,16 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gitops.model.documents import ApiVersion, Applied, Checked, Document, LabelMetadata, Recorded
+from gitops.model.documents import ApiVersion, Applied, Checked, Document, LabelMetadata
 from gitops.model.serving import KubernetesType
-
-BASES = ("Default", "Unrestricted")
-"""Names that need no document."""
 
 
 class ValidationPolicySpec(Document):
-    base: Recorded[Literal["Default", "Unrestricted"]] = "Default"
-    extraKubernetesTypes: Recorded[Annotated[list[KubernetesType], Field(min_length=1)] | None] = None
+    base: Checked[Literal["Default", "Unrestricted"]] = "Default"
+    """Default judges objects (see there); Unrestricted asks of them only that their types are allowed."""
+    extraKubernetesTypes: Applied[Annotated[list[KubernetesType], Field(min_length=1)] | None] = None
     """Types that workloads of this policy may contain besides; never more than the daemon's settings allow."""
 
 
@@ -25,4 +23,4 @@ class ValidationPolicy(Document):
     apiVersion: Checked[ApiVersion]
     kind: Checked[Literal["ValidationPolicy"]]
     metadata: Applied[LabelMetadata]
-    spec: Recorded[ValidationPolicySpec]
+    spec: Applied[ValidationPolicySpec]

@@ -75,17 +75,18 @@ class Telemetries(Document):
 class KubernetesType(Document):
     """An API type. `group` is empty for Kubernetes' core group."""
 
-    group: Recorded[Annotated[str, StringConstraints(max_length=253)]]
-    version: Recorded[NonBlank]
-    kind: Recorded[NonBlank]
+    group: Applied[Annotated[str, StringConstraints(max_length=253)]]
+    version: Applied[NonBlank]
+    kind: Applied[NonBlank]
 
 
 class PolicyChoice(Document):
     """Which validation policy a workload is judged by. It never widens what an operator type allows."""
 
     name: Checked[NonBlank]
-    """Default, Unrestricted, or the name of a ValidationPolicy document."""
-    extraKubernetesTypes: Recorded[Annotated[list[KubernetesType], Field(min_length=1)] | None] = None
+    """Default, Unrestricted, or the name of a ValidationPolicy document. Without a choice: Unrestricted."""
+    extraKubernetesTypes: Applied[Annotated[list[KubernetesType], Field(min_length=1)] | None] = None
+    """Types besides those of the operators; never more than the daemon's settings allow."""
 
 
 class GpuTarget(Document):
@@ -99,7 +100,7 @@ class GpuTarget(Document):
     operatorVersions: Applied[dict[DnsLabel, VersionRange]] = {}
     """Operator type to range of versions, such as `dynamo: ">=1.2,<2"`. A cluster for which no OperatorInstall says
     which version it has does not satisfy any range."""
-    validationPolicy: Checked[PolicyChoice | None] = None
+    validationPolicy: Applied[PolicyChoice | None] = None
     manifestMergePatches: Applied[list[MergePatch]] = []
     jsonPatches: Applied[list[JsonPatch]] = []
     """RFC 6902; applied after manifestMergePatches."""

@@ -119,8 +119,10 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
             objects = chains.objects("", key.cluster)
             if not objects or any(f.severity == Severity.ERROR for f in misplaced):
                 continue
+            placed = places.place(objects)
+            chains.pods.bundle(placed, key.cluster)
             desired, problems = finish(
-                places.place(objects),
+                placed,
                 marks=Marks.of(context.reconciler, key),
                 workload=ref,
                 registry=context.registry,
@@ -129,7 +131,7 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
             mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
             units.append(Unit(key, content, context.tree.commit, "", desired, mode))
         chains.check_the_rest()
-        findings += chains.findings
+        findings += [*chains.findings, *chains.pods.findings()]
     if not any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult(tuple(units), tuple(findings))
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None

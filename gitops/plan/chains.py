@@ -19,9 +19,11 @@ from gitops.plan.building import CleanObject, clean
 from gitops.plan.hidden_credentials import hidden_credentials
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.patching import BoundPatch, PatchReader, merge
+from gitops.plan.pod_gate import PodGate, policy_findings
 from gitops.plan.resolving import PatchList
 from gitops.plan.workloads import Context, patch_material
 from gitops.policy import codes as policy_codes
+from gitops.policy.validation import ValidationRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,17 @@ class Overlays:
 class Chains:
     """Merged and judged objects of one workload by the patches that apply. `findings` gathers what is wrong."""
 
-    def __init__(self, context: Context, folder: WorkloadFolder, base: Base, overlays: Overlays | None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        folder: WorkloadFolder,
+        base: Base,
+        overlays: Overlays | None,
+        rules: Mapping[str, ValidationRules] | None = None,
+    ) -> None:
+        """`rules` are the validation policies of the GPU specifications, by their ids; no others are judged."""
+        self._rules = rules or {}
+        self.pods = PodGate(folder.ref, context.registry)
         self._context = context
         self._folder = folder
         self._base = base
@@ -128,6 +140,8 @@ class Chains:
             self._context.trace.merged[workload, specification, cluster] = merged
         objects, judged = clean(merged, workload=workload, registry=self._context.registry)
         self.findings += [*remarks, *judged]
+        if specification in self._rules:
+            self.findings += policy_findings(objects, self._rules[specification], self.pods)
         told = {f.origin for f in judged if f.code == policy_codes.CREDENTIAL}
         hidden = hidden_credentials(self._base.objects, patches, workload)
         self.findings += [f for f in hidden if f.origin not in told]

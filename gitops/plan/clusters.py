@@ -21,6 +21,7 @@ from gitops.plan.building import CleanObject, clean
 from gitops.plan.patching import MergedObject
 from gitops.plan.workloads import ClusterEntry
 from gitops.policy import codes as policy_codes
+from gitops.policy.pods.levels import bad_labels
 from gitops.policy.registry import OperatorRegistry
 
 TEMPLATE: Path = ("spec", "namespaceTemplate")
@@ -53,6 +54,8 @@ def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repos
         message = f"cluster {name} belongs to account {tenancy.ncaId}, the repository to {repository.spec.ncaId}"
         yield say(policy_codes.FOREIGN_ACCOUNT, message, "spec", "tenancy")
     template = cluster.spec.namespaceTemplate
+    for key, problem in bad_labels(template.labels):
+        yield say(policy_codes.BAD_LEVEL, f"{key} {problem}", "spec", "namespaceTemplate", "labels", key)
     for field, values in (("labels", template.labels), ("annotations", template.annotations)):
         for key in sorted(values):
             if key.startswith(RESERVED_PREFIXES):

@@ -251,7 +251,7 @@ def _surroundings(context: Context, layout: Layout) -> bytes:
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
     unknown = [sorted(context.unreadable), sorted(context.unheard), sorted(context.unusable_installs)]
-    names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
+    names = [context.validation_material, sorted([*key, version] for key, version in context.versions.items())]
     return digest(canonical_json([context.reconciler, policy, clusters, facts, unknown, names]))
 
 
@@ -366,7 +366,8 @@ def _cache_key(
     remarks = [str(f) for f in findings]
     gpus = [[d.cluster, d.gpu, d.gpus] for d in demands]
     policy = context.registry.policy_digest.hex()
-    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, places, gpus]
+    validation = context.validation_material
+    material = [folder.content.hex(), context.reconciler, policy, validation, keys, remarks, places, gpus]
     return folder.ref, digest(canonical_json(material))
 
 

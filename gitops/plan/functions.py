@@ -29,17 +29,20 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
         return WorkloadResult((), (*findings, *read_everything(context, source.folder)))
     base = read_base(context.loader, context.tree, source.manifests, source.folder.ref)
     findings += base.findings
-    chains = Chains(context, source.folder, base, source.overlays)
+    types = function.spec.operatorTypes or ()
+    specifications = source.deployment.spec.gpuSpecifications if source.deployment is not None else ()
+    rules = {spec.id: context.rules_of(spec) for spec in specifications}
+    chains = Chains(context, source.folder, base, source.overlays, rules)
     units: list[Unit] = []
     if source.usable:
-        findings += gate(context, function.spec.operatorTypes or (), base.objects, source.folder.ref)
+        findings += gate(context, types, base.objects, source.folder.ref, rules)
     if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         for instance in plan.instances:
             made, problems = _unit(context, source, function, instance, chains, base)
             units += made
             findings += problems
         chains.check_the_rest()
-    findings += chains.findings
+    findings += [*chains.findings, *chains.pods.findings()]
     if any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult((), tuple(findings))
     demands = [instance.demand for instance in plan.instances if units]
@@ -53,6 +56,8 @@ def _unit(
     deployment, document = source.deployment, source.document
     if not objects or deployment is None or document is None:
         return [], ()
+    cluster = context.clusters[instance.placement.cluster]
+    chains.pods.instance(objects, cluster.document.spec.namespaceTemplate.labels, instance.placement.cluster)
     position = deployment.spec.gpuSpecifications.index(instance.spec)
     declared = Origin(document.file, document.lines.line_of(("spec", "gpuSpecifications", position)))
     desired, problems = instance_objects(
@@ -60,7 +65,6 @@ def _unit(
     )
     if problems:
         return [], problems
-    cluster = context.clusters[instance.placement.cluster]
     unit = Unit(
         key=instance.key,
         content_key=instance.content_key,

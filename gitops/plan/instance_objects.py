@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
@@ -16,12 +16,18 @@ from gitops.plan.units import DesiredObject
 from gitops.plan.workloads import ClusterEntry, Context, Demand
 from gitops.policy import codes as policy_codes
 from gitops.policy.scopes import builtin_namespaced
+from gitops.policy.validation import ValidationRules
 
 
 def gate(
-    context: Context, operator_types: Sequence[str], objects: Sequence[BaseObject], workload: WorkloadRef
+    context: Context,
+    operator_types: Sequence[str],
+    objects: Sequence[BaseObject],
+    workload: WorkloadRef,
+    rules: Mapping[str, ValidationRules],
 ) -> list[Finding]:
-    """Only the kinds of the workload's operator types, in namespaces that we give."""
+    """Only the kinds of the workload's operator types, and those that the validation policy of every GPU specification
+    (`rules`, by id) allows besides, in namespaces that we give."""
     found: list[Finding] = []
     allowed = context.registry.allowed(operator_types)
 
@@ -30,15 +36,20 @@ def gate(
 
     for item in objects:
         kind = allowed.get(item.gvk)
+        narrowed = context.registry.is_narrowed(operator_types, item.gvk)
+        without = [name for name, each in rules.items() if narrowed or item.gvk not in each.extra_types]
         versions = sorted(g.version for g in allowed if g.group_kind == item.gvk.group_kind)
-        if kind is None and versions:
+        if kind is None and rules and not without:
+            pass
+        elif kind is None and versions:
             message = f"{item.gvk} is not allowed; use version {' or '.join(versions)}"
             say(policy_codes.VERSION_REFUSED, message, item, "apiVersion")
         elif kind is None or kind.scope == "Cluster":
             scope = _scope_words(item.gvk.group_kind)
             types = ", ".join(operator_types) or "none"
-            by = " by the repository's policies" if context.registry.is_narrowed(operator_types, item.gvk) else ""
-            message = f"{item.gvk}{scope} is not allowed{by} in a {workload.kind} with operatorTypes {types}"
+            by = " by the repository's policies" if narrowed else ""
+            only = f", nor by the validation policy of {', '.join(without)}" if len(without) < len(rules) else ""
+            message = f"{item.gvk}{scope} is not allowed{by} in a {workload.kind} with operatorTypes {types}{only}"
             say(policy_codes.KIND_REFUSED, message, item, "kind")
         elif kind.deprecated:
             say(policy_codes.DEPRECATED_VERSION, f"{item.gvk} is deprecated by its operator", item, "apiVersion")

@@ -6,7 +6,7 @@ have refused is not known, and nothing may be applied that it might have refused
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gitops.manifests.lines import Path
@@ -16,7 +16,7 @@ from gitops.model.document_kinds import KINDS
 from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.operators import OperatorType
-from gitops.model.policies import BASES, ValidationPolicy
+from gitops.model.policies import ValidationPolicy
 from gitops.model.status_mappings import StatusMapping
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
@@ -26,7 +26,8 @@ from gitops.plan.layout import POLICIES
 from gitops.plan.loading import Loader
 from gitops.policy import codes as policy_codes
 from gitops.policy.narrowing import foreign_fields, narrowed, widenings
-from gitops.policy.registry import OperatorRegistry
+from gitops.policy.registry import OperatorRegistry, gvk_of
+from gitops.policy.validation import DEFAULT, UNRESTRICTED, ValidationRules, refused_extra
 
 _KINDS: tuple[type[OperatorType] | type[StatusMapping] | type[ValidationPolicy], ...] = (
     OperatorType,
@@ -35,12 +36,16 @@ _KINDS: tuple[type[OperatorType] | type[StatusMapping] | type[ValidationPolicy],
 )
 
 
+_BASES = {rules.name: rules for rules in (DEFAULT, UNRESTRICTED)}
+"""Policies that need no document."""
+
+
 @dataclass(frozen=True, slots=True)
 class RepositoryPolicies:
     """What a repository's policies make of the shipped ones. With `usable` False an error hides what they would say."""
 
     registry: OperatorRegistry
-    validation: frozenset[str] = frozenset(BASES)  # names that validationPolicy may choose
+    validation: Mapping[str, ValidationRules] = field(default_factory=lambda: dict(_BASES))  # by name
     findings: tuple[Finding, ...] = ()
     usable: bool = True
 
@@ -62,8 +67,7 @@ def read_policies(
         for document in loaded.documents:
             reader.add(document)
     usable = not any(f.severity == Severity.ERROR for f in reader.findings)
-    names = frozenset({*BASES, *(name for kind, name in reader.seen if kind == ValidationPolicy.__name__)})
-    return RepositoryPolicies(reader.registry, names, tuple(reader.findings), usable)
+    return RepositoryPolicies(reader.registry, reader.validation, tuple(reader.findings), usable)
 
 
 @dataclass(slots=True)
@@ -71,6 +75,7 @@ class _Reader:
     registry: OperatorRegistry
     findings: list[Finding] = field(default_factory=list)
     seen: dict[tuple[str, str], Origin] = field(default_factory=dict)
+    validation: dict[str, ValidationRules] = field(default_factory=lambda: dict(_BASES))
 
     def add(self, document: RawDocument) -> None:
         kind = document.body.get("kind") if isinstance(document.body, dict) else None
@@ -87,7 +92,7 @@ class _Reader:
 
     def _is_first(self, document: RawDocument, parsed: OperatorType | StatusMapping | ValidationPolicy) -> bool:
         name, at = parsed.metadata.name, ("metadata", "name")
-        if isinstance(parsed, ValidationPolicy) and name in {base.lower() for base in BASES}:
+        if isinstance(parsed, ValidationPolicy) and name in {base.lower() for base in _BASES}:
             self._say(document, at, codes.NOT_UNIQUE, f"{name} is the name of a policy that needs no document")
             return False
         other = self.seen.setdefault((parsed.kind, name), Origin(document.file, document.lines.line_of(at)))
@@ -107,6 +112,18 @@ class _Reader:
                 self._say(document, path, code, message)
             if not wide and not foreign:
                 self.registry = narrowed(self.registry, parsed)
+        elif isinstance(parsed, ValidationPolicy):
+            self._validation(document, parsed)
+
+    def _validation(self, document: RawDocument, parsed: ValidationPolicy) -> None:
+        name, spec = parsed.metadata.name, parsed.spec
+        extra = spec.extraKubernetesTypes or []
+        for position, kind in enumerate(extra):
+            if (message := refused_extra(self.registry, kind)) is not None:
+                at = ("spec", "extraKubernetesTypes", position)
+                self._say(document, at, policy_codes.EXTRA_TYPE_REFUSED, message)
+        allowed = self.registry.extra_types.intersection(map(gvk_of, extra))
+        self.validation[name] = ValidationRules(name, _BASES[spec.base].strict, allowed)
 
     def _say(self, document: RawDocument, path: Path, code: str, message: str) -> None:
         origin = Origin(document.file, document.lines.line_of(path))

@@ -165,10 +165,11 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
         return WorkloadResult((), (*findings, *read_everything(context, source.folder)))
     base = read_base(context.loader, context.tree, source.manifests, ref)
     findings += base.findings
-    chains = Chains(context, source.folder, base, source.overlays)
+    rules = {SPECIFICATION: context.rules_of(task.spec.gpuSpecification)}
+    chains = Chains(context, source.folder, base, source.overlays, rules)
     units: list[Unit] = []
     if source.usable:
-        findings += gate(context, task.spec.operatorTypes or (), base.objects, ref)
+        findings += gate(context, task.spec.operatorTypes or (), base.objects, ref, rules)
     if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         declared = Origin(document.file, document.lines.line_of(_AT))
         namespace = _namespace(source, task)
@@ -176,6 +177,8 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
             objects = chains.objects(SPECIFICATION, key.cluster)
             if not objects:
                 continue
+            labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
+            chains.pods.instance(objects, labels, key.cluster)
             desired, problems = instance_objects(context, objects, key=key, namespace=namespace, declared=declared)
             findings += problems
             units.append(
@@ -192,7 +195,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
                 )
             )
         chains.check_the_rest()
-    findings += chains.findings
+    findings += [*chains.findings, *chains.pods.findings()]
     if any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult((), tuple(findings))
     return WorkloadResult(tuple(units), tuple(findings), plan.demands)

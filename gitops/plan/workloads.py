@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
@@ -28,7 +28,8 @@ from gitops.plan.units import Mode, Unit
 from gitops.policy import codes as policy_codes
 from gitops.policy.facts import NO_FACTS, NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.placement import Versions
-from gitops.policy.registry import OperatorRegistry
+from gitops.policy.registry import OperatorRegistry, gvk_of
+from gitops.policy.validation import DEFAULT, WITHOUT_CHOICE, ValidationRules, refused_extra
 
 FORMAT = "1"
 """Raised when the same input gives other objects than before: changes every content key."""
@@ -62,7 +63,7 @@ class Context:
     clusters: Mapping[str, ClusterEntry]
     unreadable: frozenset[str]  # clusters that exist, but whose document cannot be used now
     unheard: frozenset[ClusterName]  # clusters that have not told yet what lives there
-    validation: frozenset[str] = frozenset()  # names of validation policies
+    validation: Mapping[str, ValidationRules] = field(default_factory=dict)  # validation policies by name
     versions: Versions = field(default_factory=dict)  # of operators
     unusable_installs: frozenset[str] = frozenset()  # files that would say more of them
     facts: Facts = field(default_factory=lambda: NO_FACTS)  # what clusters tell of themselves
@@ -71,6 +72,22 @@ class Context:
     @property
     def documents(self) -> dict[str, Cluster]:
         return {name: entry.document for name, entry in self.clusters.items()}
+
+    @property
+    def validation_material(self) -> list[Any]:
+        """What the validation policies add to the keys of results: they decide of findings, not of objects."""
+        policies = (self.validation[name] for name in sorted(self.validation))
+        return [[rules.name, rules.strict, sorted(map(str, rules.extra_types))] for rules in policies]
+
+    def rules_of(self, target: GpuTarget) -> ValidationRules:
+        """The validation policy that a GPU specification chooses, with the types of its own that the settings allow.
+        An unknown one is a finding, and as strict as can be."""
+        choice = target.validationPolicy
+        if choice is None:
+            return WITHOUT_CHOICE
+        rules = self.validation.get(choice.name, DEFAULT)
+        extra = (gvk_of(extra) for extra in choice.extraKubernetesTypes or ())
+        return replace(rules, extra_types=rules.extra_types | self.registry.extra_types.intersection(extra))
 
     def facts_of(self, cluster: ClusterName) -> ClusterFacts:
         return self.facts.get(cluster, NOTHING_KNOWN)
@@ -162,6 +179,9 @@ def target_problems(
         known = ", ".join(sorted(context.validation))
         message = f"there is no validation policy {policy.name} (known: {known})"
         yield codes.UNKNOWN_POLICY, message, ("validationPolicy", "name")
+    for position, extra in enumerate(policy.extraKubernetesTypes or () if policy is not None else ()):
+        if (refused := refused_extra(context.registry, extra)) is not None:
+            yield policy_codes.EXTRA_TYPE_REFUSED, refused, ("validationPolicy", "extraKubernetesTypes", position)
     for name in sorted(spec.operatorVersions):
         if name not in operator_types:
             message = f"operatorVersions names {name}, which is not among the operatorTypes"

@@ -359,3 +359,59 @@ NOT_FOR_REPOSITORIES = define(
     "Remove it. A repository narrows what may be declared; what an operator is, settings say.",
     example="`children` in an OperatorType of a repository",
 )
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+POD_REFUSED = define(
+    "GO4601",
+    E,
+    "Pods that the namespace's Pod Security level refuses",
+    "Change the field, or the level: in namespaceTemplate of the Cluster document, or in the bundle's Namespace.",
+    example="`hostIPC: true` in a pod template, and `pod-security.kubernetes.io/enforce: baseline`",
+)
+POD_WARNED = define(
+    "GO4602",
+    W,
+    "Pods that the namespace's Pod Security level warns about",
+    "The pods will run. Change the field before the level is enforced.",
+    example="`runAsUser: 0` in a pod template, and `pod-security.kubernetes.io/warn: restricted`",
+)
+POD_DEPENDS = define(
+    "GO4603",
+    W,
+    "Pods that some versions of a Pod Security level refuse",
+    "It depends on the cluster's version of Kubernetes: change the field, or name a version in enforce-version.",
+    example="`httpGet: {host: …}` in a probe with the level `baseline`, version `latest`: refused since 1.34",
+)
+POD_UNDECIDED = define(
+    "GO4604",
+    I,
+    "Pods of which the level requires more than is written",
+    "The operator may add it; if it does not, the pods are refused later. Write it to be sure.",
+    example="a component without `securityContext` where `restricted` is enforced",
+)
+BAD_LEVEL = define(
+    "GO4605",
+    E,
+    "A Pod Security label that the API server refuses",
+    "Write privileged, baseline or restricted; a version is latest or v1.N.",
+    example="`pod-security.kubernetes.io/enforce: basline`",
+)
+
+# -- validation policies ----------------------------------------------------------------------------------------------
+
+NOT_VALID = define(
+    "GO4611",
+    E,
+    "An object that the validation policy does not allow",
+    "Change the object, or choose another policy under validationPolicy. See docs/documents.md.",
+    example="a Service of type LoadBalancer with `validationPolicy: {name: Default}`",
+)
+EXTRA_TYPE_REFUSED = define(
+    "GO4612",
+    E,
+    "A type that the daemon's settings do not allow",
+    "A repository cannot allow types to itself: whoever runs the daemon lists them in the setting "
+    "extra_kubernetes_types (`--set extra_kubernetes_types=…` for commands without a daemon).",
+    example="`extraKubernetesTypes: [{group: batch, version: v1, kind: Job}]`, and the setting is empty",
+)

@@ -21,6 +21,8 @@ _ADDED = (
     "textFields",
     "componentSets",
     "fixedFields",
+    "podTemplates",
+    "serviceTypes",
     "requireExplicit",
     "onceOnly",
     "triggers",

@@ -14,7 +14,7 @@ from gitops.manifests.lines import Path, dotted
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.model.identity import GroupVersionKind, ObjectRef, WorkloadRef
-from gitops.model.kinds import CONFIG_MAP, DEFINITION, SECRET
+from gitops.model.kinds import CONFIG_MAP, DEFINITION, NAMESPACE, SECRET
 from gitops.model.object_rules import NameLimit
 from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.overlays.provenance import Provenance
@@ -29,6 +29,7 @@ from gitops.policy.annotations import (
 from gitops.policy.credentials import looks_like
 from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
 from gitops.policy.operator_rules import manifest_problems
+from gitops.policy.pods.levels import bad_labels
 from gitops.policy.rbac.declared import problems_of
 from gitops.policy.rbac.roles import GROUP as RBAC_GROUP
 from gitops.policy.registry import OperatorRegistry
@@ -184,6 +185,9 @@ class _Judge:
         elif kind.group == RBAC_GROUP:
             for code, message, path in problems_of(body, self.ref):
                 self.say(code, message, *path)
+        elif kind == NAMESPACE.group_kind:
+            for key, problem in bad_labels(body["metadata"].get("labels", {})):
+                self.say(codes.BAD_LEVEL, f"{key} {problem}", "metadata", "labels", key)
 
     def _secret(self) -> None:
         for key in ("data", "stringData"):

@@ -7,7 +7,7 @@ a checkout and as gitops/_data/policies inside the wheel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -26,9 +26,12 @@ from gitops.model.object_rules import (
     TriggerField,
 )
 from gitops.model.operators import ChildKind, OperatorKind, OperatorType, OperatorTypeSpec
+from gitops.model.pod_templates import PodTemplate
+from gitops.model.serving import KubernetesType
 from gitops.overlays.parts import Parts
 from gitops.policy.rule_expressions import compiled
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
+from gitops.policy.scopes import builtin_namespaced
 
 DATA_FOLDER = "_data"
 """Where the wheel keeps the folders policies/ and repo-template/ of a checkout."""
@@ -43,7 +46,7 @@ def shipped_folder(name: str) -> Traversable:
     raise FileNotFoundError(f"shipped folder {name!r} is in neither the package nor the checkout")
 
 
-def gvk_of(kind: OperatorKind | ChildKind) -> GroupVersionKind:
+def gvk_of(kind: OperatorKind | ChildKind | KubernetesType) -> GroupVersionKind:
     return GroupVersionKind(kind.group, kind.version, kind.kind)
 
 
@@ -70,10 +73,13 @@ class OperatorRegistry:
     refused: Mapping[str, frozenset[GroupVersionKind]] = field(default_factory=dict)
     """Kinds of a type that may not be declared all the same (gitops/policy/narrowing.py)."""
     schemas: SchemaIndex = NO_SCHEMAS
+    extra_types: frozenset[GroupVersionKind] = frozenset()
+    """Kinds of no operator type that validation policies may allow: the daemon's settings say which."""
     policy_digest: bytes = field(init=False)
     _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
     _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
     _rules: Mapping[GroupKind, KindRules] = field(init=False, repr=False)
+    _pods: Mapping[GroupVersionKind, tuple[PodTemplate, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         kinds = {gvk_of(k): k for t in self.types.values() for k in t.spec.kinds}
@@ -89,7 +95,10 @@ class OperatorRegistry:
         object.__setattr__(self, "_kinds", kinds)
         object.__setattr__(self, "_scopes", scopes)
         object.__setattr__(self, "_rules", _by_kind(self.types.values()))
-        object.__setattr__(self, "policy_digest", digest([content, self.schemas.digest.hex()]))
+        object.__setattr__(self, "_pods", _pods_by_kind(self.types.values()))
+        object.__setattr__(
+            self, "policy_digest", digest([content, self.schemas.digest.hex(), sorted(map(str, self.extra_types))])
+        )
 
     @classmethod
     def of(cls, types: Iterable[OperatorType], schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
@@ -132,6 +141,11 @@ class OperatorRegistry:
         for rule in (rule for operator in more for rule in operator.spec.rules):
             compiled(rule.rule)
         return OperatorRegistry.of([*self.types.values(), *more], self.schemas)
+
+    def permitting(self, extra: Iterable[GroupVersionKind]) -> OperatorRegistry:
+        """This registry, with more kinds that validation policies may allow; never one known to be cluster-scoped."""
+        namespaced = (kind for kind in extra if builtin_namespaced(kind.group_kind) is not False)
+        return replace(self, extra_types=self.extra_types.union(namespaced))
 
     def kind(self, gvk: GroupVersionKind) -> OperatorKind | None:
         """The operator kind of exactly this group, version and kind; None when no operator type has it."""
@@ -177,6 +191,15 @@ class OperatorRegistry:
     def text_fields(self, kind: GroupKind) -> tuple[str, ...]:
         """Paths of fields of this kind that are text, though people write numbers there."""
         every = (field for t in self.types.values() for field in t.spec.textFields)
+        return tuple(field.path for field in every if (field.group, field.kind) == (kind.group, kind.kind))
+
+    def pod_templates(self, kind: GroupVersionKind) -> tuple[PodTemplate, ...]:
+        """Where an object of exactly this kind writes what its pods are."""
+        return self._pods.get(kind, ())
+
+    def service_types(self, kind: GroupKind) -> tuple[str, ...]:
+        """Paths of fields of this kind that say of which type a Service will be."""
+        every = (field for t in self.types.values() for field in t.spec.serviceTypes)
         return tuple(field.path for field in every if (field.group, field.kind) == (kind.group, kind.kind))
 
     def name_limits(self, kind: GroupKind) -> tuple[NameLimit, ...]:
@@ -232,6 +255,15 @@ def _onboarded(types: Iterable[OperatorType]) -> list[OperatorType]:
             raise ValueError(
                 f"operator type {operator.metadata.name!r} lacks {', '.join(missing)} (docs/onboarding.md)"
             )
+    return found
+
+
+def _pods_by_kind(types: Iterable[OperatorType]) -> dict[GroupVersionKind, tuple[PodTemplate, ...]]:
+    found: dict[GroupVersionKind, tuple[PodTemplate, ...]] = {}
+    for place in (place for t in types for place in t.spec.podTemplates):
+        for version in place.versions:
+            kind = GroupVersionKind(place.group, version, place.kind)
+            found[kind] = (*found.get(kind, ()), place)
     return found
 
 

@@ -138,8 +138,21 @@ def test_sarif_names_the_line(gitops: Any, broken: Path) -> None:
 
 def test_markdown_has_a_row_for_each_finding(gitops: Any, broken: Path) -> None:
     out = gitops("validate", broken, "--format", "markdown").out
-    assert out.startswith("### gitops: 1 error, 3 info\n")
+    assert out.startswith("### gitops: 1 error, 2 info\n")
     assert f"| error | `{SPEC}:" in out
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_types_that_the_settings_allow(gitops: Any, template: Path, tmp_path: Path, command: str) -> None:
+    policy = template / "policies/validation/research.yaml"
+    policy.write_text(f"{policy.read_text()}  extraKubernetesTypes: [{{group: batch, version: v1, kind: Job}}]\n")
+    refused = gitops(command, template)
+    assert refused.code == 1
+    assert "batch/v1 Job is not among the daemon's extra_kubernetes_types" in refused.out
+    assert gitops(command, template, "--set", "extra_kubernetes_types=v1/Pod, batch/v1/Job").code == 0
+    (tmp_path / "settings.yaml").write_text("extra_kubernetes_types: [batch/v1/Job]\n")
+    assert gitops(command, template, "--config", tmp_path / "settings.yaml").code == 0
+    assert gitops(command, template, "--set", "extra_kubernetes_types=Job").code == 2
 
 
 @pytest.mark.parametrize("command", ["validate", "plan"])

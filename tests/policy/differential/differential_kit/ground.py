@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 from controlplane_kit.client import ApiServer
-from gitops.policy.schemas.sources import schemas_of_definitions, schemas_of_openapi
 
 from differential_kit.generating import generate
 from differential_kit.oracle import Oracle
@@ -19,6 +18,7 @@ from differential_kit.samples import CURRENT, Body, Sample, read_definitions, re
 from differential_kit.walking import Schema
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.schemas.schema_set import SchemaSet
+from gitops.policy.schemas.sources import schemas_of_definitions, schemas_of_openapi
 
 DATA = Path(__file__).parent.parent / "data"
 NAMESPACE = "differential"
