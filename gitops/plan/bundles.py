@@ -120,7 +120,7 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
             if not objects or any(f.severity == Severity.ERROR for f in misplaced):
                 continue
             placed = places.place(objects)
-            chains.pods.bundle(placed, key.cluster)
+            chains.pods.bundle(placed, key.cluster, context.facts_of(key.cluster).minor)
             desired, problems = finish(
                 placed,
                 marks=Marks.of(context.reconciler, key),

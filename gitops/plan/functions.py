@@ -57,7 +57,8 @@ def _unit(
     if not objects or deployment is None or document is None:
         return [], ()
     cluster = context.clusters[instance.placement.cluster]
-    chains.pods.instance(objects, cluster.document.spec.namespaceTemplate.labels, instance.placement.cluster)
+    name, labels = instance.placement.cluster, cluster.document.spec.namespaceTemplate.labels
+    chains.pods.instance(objects, labels, name, context.facts_of(name).minor)
     position = deployment.spec.gpuSpecifications.index(instance.spec)
     declared = Origin(document.file, document.lines.line_of(("spec", "gpuSpecifications", position)))
     desired, problems = instance_objects(

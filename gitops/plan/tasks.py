@@ -178,7 +178,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
             if not objects:
                 continue
             labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
-            chains.pods.instance(objects, labels, key.cluster)
+            chains.pods.instance(objects, labels, key.cluster, context.facts_of(key.cluster).minor)
             desired, problems = instance_objects(context, objects, key=key, namespace=namespace, declared=declared)
             findings += problems
             units.append(
