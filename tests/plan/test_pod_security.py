@@ -71,6 +71,19 @@ def test_nothing_is_said_where_no_level_is_set_or_nothing_breaks_it(compile_smal
     assert told(compile_small({"clusters/a.yaml": baseline, GRAPH: graph("hostNetwork: false")})) == []
 
 
+def test_it_is_said_beside_other_errors(compile_small):
+    """People should not repair one error to meet the next."""
+    level = cluster("a", enforce="baseline")
+    text = graph("hostPID: true\n          x: null")
+    assert told(compile_small({"clusters/a.yaml": level, GRAPH: text}), "GO4601", "GO4107") == [
+        ("GO4601", f"{GRAPH}:11"),
+        ("GO4107", f"{GRAPH}:12"),
+    ]
+    page = NAMESPACE.format(level="baseline") + DEPLOYMENT.format(namespace="web") + "      x: null\n"
+    found = told(compile_small({OBJECTS: page}), "GO4601", "GO4107")
+    assert found == [("GO4601", f"{OBJECTS}:23"), ("GO4107", f"{OBJECTS}:24")]
+
+
 def test_clusters_are_named_together(compile_small):
     clusters = {f"clusters/{name}.yaml": cluster(name, enforce="baseline") for name in ("a", "b")}
     messages = [f.message for f in compile_small({**clusters, GRAPH: graph("hostPID: true")}).errors]
