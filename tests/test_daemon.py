@@ -56,6 +56,12 @@ def test_every_option_of_the_engine_comes_from_a_setting() -> None:
     assert (changed.fights.limit, changed.fights.half_life) == (8, 120)
 
 
+def test_types_that_the_settings_allow_reach_the_compiler() -> None:
+    settings = load_settings(environ={}, flags={"extra_kubernetes_types": "batch/v1/Job"})
+    assert {str(kind) for kind in daemon.context(settings, None).registry.extra_types} == {"batch/v1 Job"}
+    assert daemon.context(load_settings(environ={}), None).registry.extra_types == frozenset()
+
+
 def test_defaults_of_settings_are_those_of_the_engine() -> None:
     ours, engine = daemon.engine_options(load_settings(environ={})), EngineOptions(identity="x")
     for field in dataclasses.fields(EngineOptions):

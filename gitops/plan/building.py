@@ -16,7 +16,7 @@ from gitops.manifests.quantities import canonical_resources
 from gitops.manifests.sanitizing import prepare_body
 from gitops.model.catalogue import finding
 from gitops.model.clusters import NamespaceTemplate
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.model.kinds import NAMESPACE
 from gitops.overlays.provenance import Provenance
@@ -32,7 +32,7 @@ from gitops.policy.registry import OperatorRegistry
 
 @dataclass(frozen=True, slots=True)
 class CleanObject:
-    """A merged object that passed all rules. `body` is shared between instances: read only."""
+    """A merged object as it is judged, and sent if no rule is broken. `body` is shared between instances: read only."""
 
     ref: ObjectRef
     gvk: GroupVersionKind
@@ -69,7 +69,8 @@ class Marks:
 def clean(
     merged: Iterable[MergedObject], *, workload: WorkloadRef | None, registry: OperatorRegistry
 ) -> tuple[tuple[CleanObject, ...], tuple[Finding, ...]]:
-    """Take out what is never sent, judge the rest, make quantities canonical. No objects when a finding is an error."""
+    """Take out what is never sent, judge the rest, make quantities canonical. With an error among the findings the
+    objects are good for further findings only."""
     objects: list[CleanObject] = []
     findings: list[Finding] = []
     for item in merged:
@@ -83,8 +84,6 @@ def clean(
         findings += judged.findings
         body = canonical_resources(body)
         objects.append(CleanObject(ref, item.base.gvk, body, item.provenance, judged.wishes.depends_on))
-    if any(f.severity == Severity.ERROR for f in findings):
-        return (), tuple(findings)
     return tuple(objects), tuple(findings)
 
 

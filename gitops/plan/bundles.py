@@ -116,13 +116,13 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
     if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         chains = Chains(context, source.folder, base, source.overlays)
         for key, content in plan.units:
+            minor = context.facts_of(key.cluster).minor
+            chains.pods.bundle(places.place(chains.judged("", key.cluster)), key.cluster, minor)
             objects = chains.objects("", key.cluster)
             if not objects or any(f.severity == Severity.ERROR for f in misplaced):
                 continue
-            placed = places.place(objects)
-            chains.pods.bundle(placed, key.cluster)
             desired, problems = finish(
-                placed,
+                places.place(objects),
                 marks=Marks.of(context.reconciler, key),
                 workload=ref,
                 registry=context.registry,

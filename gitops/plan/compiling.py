@@ -357,8 +357,8 @@ def _cache_key(
     findings: Iterable[Finding],
     demands: Iterable[Demand] = (),
 ) -> tuple[WorkloadRef, bytes]:
-    """Everything a result depends on: the folder (lines included), its units' keys, and of each cluster the lines of
-    its document and the GPUs of an instance."""
+    """Everything a result depends on: the folder (lines included), its units' keys, the validation policies, and of
+    each cluster the lines of its document, its version and the GPUs of an instance."""
     keys = [[str(unit), content] for unit, content in units]
     places: dict[str, str] = {}
     if folder.ref.kind is not WorkloadKind.BUNDLE:
@@ -366,8 +366,9 @@ def _cache_key(
     remarks = [str(f) for f in findings]
     gpus = [[d.cluster, d.gpu, d.gpus] for d in demands]
     policy = context.registry.policy_digest.hex()
-    validation = context.validation_material
-    material = [folder.content.hex(), context.reconciler, policy, validation, keys, remarks, places, gpus]
+    servers = {unit.cluster: context.facts_of(unit.cluster).server_version for unit, _ in units}
+    judged = [context.validation_material, servers]
+    material = [folder.content.hex(), context.reconciler, policy, judged, keys, remarks, places, gpus]
     return folder.ref, digest(canonical_json(material))
 
 

@@ -52,12 +52,14 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
 def _unit(
     context: Context, source: FunctionSource, function: Function, instance: Instance, chains: Chains, base: Base
 ) -> tuple[list[Unit], tuple[Finding, ...]]:
-    objects = chains.objects(instance.spec.id, instance.placement.cluster)
+    name, specification = instance.placement.cluster, instance.spec.id
+    cluster = context.clusters[name]
+    labels = cluster.document.spec.namespaceTemplate.labels
+    chains.pods.instance(chains.judged(specification, name), labels, name, context.facts_of(name).minor)
+    objects = chains.objects(specification, name)
     deployment, document = source.deployment, source.document
     if not objects or deployment is None or document is None:
         return [], ()
-    cluster = context.clusters[instance.placement.cluster]
-    chains.pods.instance(objects, cluster.document.spec.namespaceTemplate.labels, instance.placement.cluster)
     position = deployment.spec.gpuSpecifications.index(instance.spec)
     declared = Origin(document.file, document.lines.line_of(("spec", "gpuSpecifications", position)))
     desired, problems = instance_objects(

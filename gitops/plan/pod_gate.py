@@ -62,19 +62,22 @@ class PodGate:
             self._parts[id(item)] = item, tuple((part, tuple(violations(part))) for part in found)
         return self._parts[id(item)][1]
 
-    def instance(self, objects: Sequence[CleanObject], labels: Mapping[str, Any], cluster: str) -> None:
-        """Objects that share a namespace with these labels, on a cluster. Instances there share the objects, too."""
-        security = PodSecurity.of(labels)
+    def instance(
+        self, objects: Sequence[CleanObject], labels: Mapping[str, Any], cluster: str, server: int | None
+    ) -> None:
+        """Objects that share a namespace with these labels, on a cluster of Kubernetes 1.`server`. Instances there
+        share the objects, too."""
+        security = PodSecurity.of(labels, server)
         if security == PodSecurity() or not objects or (id(objects[0]), cluster) in self._seen:
             return
         self._seen.add((id(objects[0]), cluster))
         for item in objects:
             self._judge(item, security, cluster)
 
-    def bundle(self, objects: Sequence[CleanObject], cluster: str) -> None:
+    def bundle(self, objects: Sequence[CleanObject], cluster: str, server: int | None) -> None:
         """Objects of a bundle, in the namespaces that it declares itself; levels of others are not known."""
         levels = {
-            item.ref.name: PodSecurity.of(item.body["metadata"].get("labels", {}))
+            item.ref.name: PodSecurity.of(item.body["metadata"].get("labels", {}), server)
             for item in objects
             if item.ref.group_kind == NAMESPACE.group_kind
         }

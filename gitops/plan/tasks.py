@@ -174,11 +174,12 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
         declared = Origin(document.file, document.lines.line_of(_AT))
         namespace = _namespace(source, task)
         for key, content in plan.units:
+            judged, minor = chains.judged(SPECIFICATION, key.cluster), context.facts_of(key.cluster).minor
+            labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
+            chains.pods.instance(judged, labels, key.cluster, minor)
             objects = chains.objects(SPECIFICATION, key.cluster)
             if not objects:
                 continue
-            labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
-            chains.pods.instance(objects, labels, key.cluster)
             desired, problems = instance_objects(context, objects, key=key, namespace=namespace, declared=declared)
             findings += problems
             units.append(

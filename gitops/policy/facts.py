@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,12 +22,25 @@ class ClusterFacts:
     refused: Mapping[str, str] = field(default_factory=dict)
     """Operator types that may not be used there, each with its reason: the gate of their rights."""
     schemas: SchemaSet = NO_SCHEMAS
+    server_version: str = ""
+
+    @property
+    def minor(self) -> int | None:
+        """N of Kubernetes 1.N; None when that is not known."""
+        match = re.match(r"v?1\.([0-9]{1,3})", self.server_version)
+        return int(match[1]) if match else None
 
     @property
     def digest(self) -> str:
         """Over all of it: equal digests, equal units."""
         served = None if self.served is None else sorted([str(gvk), scope] for gvk, scope in self.served.items())
-        told = [served, sorted(self.versions.items()), sorted(self.refused.items()), self.schemas.digest.hex()]
+        told = [
+            served,
+            sorted(self.versions.items()),
+            sorted(self.refused.items()),
+            self.schemas.digest.hex(),
+            self.server_version,
+        ]
         return digest(canonical_json(told)).hex()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gitops.model.identity import ClusterName
 from gitops.plan.compiling import Compiler
+from gitops.policy.facts import ClusterFacts
 from gitops.policy.registry import OperatorRegistry
 
 GRAPH = "functions/chat/manifests/graph.yaml"
@@ -69,6 +71,19 @@ def test_nothing_is_said_where_no_level_is_set_or_nothing_breaks_it(compile_smal
     assert told(compile_small({"clusters/a.yaml": baseline, GRAPH: graph("hostNetwork: false")})) == []
 
 
+def test_it_is_said_beside_other_errors(compile_small):
+    """People should not repair one error to meet the next."""
+    level = cluster("a", enforce="baseline")
+    text = graph("hostPID: true\n          x: null")
+    assert told(compile_small({"clusters/a.yaml": level, GRAPH: text}), "GO4601", "GO4107") == [
+        ("GO4601", f"{GRAPH}:11"),
+        ("GO4107", f"{GRAPH}:12"),
+    ]
+    page = NAMESPACE.format(level="baseline") + DEPLOYMENT.format(namespace="web") + "      x: null\n"
+    found = told(compile_small({OBJECTS: page}), "GO4601", "GO4107")
+    assert found == [("GO4601", f"{OBJECTS}:23"), ("GO4107", f"{OBJECTS}:24")]
+
+
 def test_clusters_are_named_together(compile_small):
     clusters = {f"clusters/{name}.yaml": cluster(name, enforce="baseline") for name in ("a", "b")}
     messages = [f.message for f in compile_small({**clusters, GRAPH: graph("hostPID: true")}).errors]
@@ -120,6 +135,25 @@ def test_versions_of_a_level(compile_small, version, code):
     pod = "containers:\n            - name: main\n              livenessProbe: {httpGet: {host: 10.0.0.1, port: 1}}"
     change = {"clusters/a.yaml": cluster("a", enforce="baseline", enforce_version=version), GRAPH: graph(pod)}
     assert told(compile_small(change)) == ([(code, f"{GRAPH}:13")] if code else [])
+
+
+@pytest.mark.parametrize(("told_by_it", "code"), [("v1.34.3", "GO4601"), ("v1.33.9+k3s1", None), ("1.34", "GO4601")])
+def test_the_version_that_a_cluster_tells_decides(compiler, small, told_by_it, code):
+    pod = "containers:\n            - name: main\n              livenessProbe: {httpGet: {host: 10.0.0.1, port: 1}}"
+    tree = small({"clusters/a.yaml": cluster("a", enforce="baseline"), GRAPH: graph(pod)})
+    assert told(compiler.compile(tree)) == [("GO4603", f"{GRAPH}:13")]
+    facts = {ClusterName("a"): ClusterFacts(server_version=told_by_it)}
+    assert told(compiler.compile(tree, facts=facts)) == ([(code, f"{GRAPH}:13")] if code else [])
+
+
+def test_the_version_that_a_cluster_tells_decides_of_bundles(compiler, small):
+    text = NAMESPACE.format(level="baseline") + DEPLOYMENT.format(namespace="web").replace(
+        "              hostPort: 80\n", ""
+    )
+    text += "          readinessProbe: {tcpSocket: {port: 80, host: a}}\n"
+    for version, found in (("v1.34.0", ["GO4601"]), ("v1.30.1", []), ("", ["GO4603"])):
+        facts = {ClusterName(name): ClusterFacts(server_version=version) for name in ("a", "b")}
+        assert [code for code, _ in told(compiler.compile(small({OBJECTS: text}), facts=facts))] == found
 
 
 def test_what_the_operator_may_add_is_an_info_once_for_each_pod(compile_small):

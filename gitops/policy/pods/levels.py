@@ -1,7 +1,7 @@
 """Pod Security levels of a namespace: from its labels to what they forbid.
 
-`latest` is what the cluster's own version says. Which that is, is not known here, so a rule that only some of the
-supported versions have is told apart from one that all of them have.
+`latest` is what the cluster's own version says. Where that is not known, a rule that only some of the supported
+versions have is told apart from one that all of them have.
 """
 
 from __future__ import annotations
@@ -54,20 +54,23 @@ class PodSecurity:
     warn: Standard = NOTHING
 
     @classmethod
-    def of(cls, labels: Mapping[str, Any]) -> PodSecurity:
-        """From a namespace's labels. Without them the cluster's own default holds, which is not known: nothing. What
-        bad_labels() reports counts as nothing too: such a namespace cannot be made."""
-        return cls(_standard(labels, "enforce"), _standard(labels, "warn"))
+    def of(cls, labels: Mapping[str, Any], server: int | None = None) -> PodSecurity:
+        """From a namespace's labels, on a server of Kubernetes 1.`server`. Without labels the cluster's own default
+        holds, which is not known: nothing. What bad_labels() reports counts as nothing too: such a namespace cannot be
+        made."""
+        return cls(_standard(labels, "enforce", server), _standard(labels, "warn", server))
 
 
-def _standard(labels: Mapping[str, Any], mode: str) -> Standard:
+def _standard(labels: Mapping[str, Any], mode: str, server: int | None) -> Standard:
     level = labels.get(PREFIX + mode)
     if level not in (Level.BASELINE, Level.RESTRICTED):
         return NOTHING
+    newest = NEWEST if server is None else min(server, NEWEST)
     match = _VERSION.match(str(labels.get(f"{PREFIX}{mode}-version", "latest")))
-    if match is None or int(match[1]) > NEWEST:  # a server takes a version that it does not know for its newest
-        return Standard(Level(level))
-    return Standard(Level(level), int(match[1]), int(match[1]))
+    if match is not None and int(match[1]) <= newest:
+        return Standard(Level(level), int(match[1]), int(match[1]))
+    # A server takes a version that it does not know for its newest.
+    return Standard(Level(level), OLDEST_SERVER if server is None else newest, newest)
 
 
 def bad_labels(labels: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -341,6 +341,20 @@ def test_levels_of_labels(labels: dict[str, str], enforce: Standard) -> None:
     assert PodSecurity.of({PREFIX + key: value for key, value in labels.items()}) == PodSecurity(enforce)
 
 
+@pytest.mark.parametrize(
+    ("version", "server", "bounds"),
+    [
+        ("latest", 34, (34, 34)),
+        ("latest", 99, (NEWEST, NEWEST)),
+        ("v1.30", 34, (30, 30)),
+        ("v1.36", 34, (34, 34)),
+    ],
+)
+def test_levels_on_a_server_whose_version_is_known(version: str, server: int, bounds: tuple[int, int]) -> None:
+    labels = {PREFIX + "enforce": "baseline", PREFIX + "enforce-version": version}
+    assert PodSecurity.of(labels, server).enforce == Standard(BASELINE, *bounds)
+
+
 def test_warn_is_a_level_of_its_own() -> None:
     labels = {PREFIX + "enforce": "baseline", PREFIX + "warn": "restricted", PREFIX + "warn-version": "v1.30"}
     assert PodSecurity.of(labels) == PodSecurity(Standard(BASELINE), Standard(RESTRICTED, 30, 30))
