@@ -5,6 +5,7 @@ Old objects are made while the definition has no rules, so that some of them bre
 
 import copy
 import json
+import os
 import random
 import re
 
@@ -14,7 +15,8 @@ from controlplane_kit.client import ApiFailure, ApiServer
 from gitops.policy.cel.rules import RuleTree
 from gitops.policy.verdicts import Problem
 
-GROUP = "cel.example.com"
+# Each xdist worker has its own definition on the server that they share.
+GROUP = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.cel.example.com"
 TEXT = {"type": "string", "maxLength": 60}
 MOMENT = {"type": "string", "format": "date-time"}
 INT = {"type": "integer"}
@@ -188,7 +190,7 @@ FIELDS = {
 
 ROOT_RULES = (
     "!has(self.spec.root) || self.metadata.name.startsWith('root')",
-    {"rule": "!has(self.spec.root) || self.kind == 'Probe' && self.apiVersion == 'cel.example.com/v1'"},
+    {"rule": f"!has(self.spec.root) || self.kind == 'Probe' && self.apiVersion == '{GROUP}/v1'"},
     {"rule": "!has(self.spec.root) || self.spec.root == oldSelf.spec.root", "message": "root is immutable"},
 )
 
