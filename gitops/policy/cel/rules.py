@@ -14,11 +14,18 @@ from typing import Any
 
 from gitops.manifests.lines import Path, dotted
 from gitops.policy.cel.correlation import MISSING, Correlation, items_by_key
-from gitops.policy.cel.environment import environment
-from gitops.policy.cel.expressions import CompileProblem, EvaluationError, Expression, NotEvaluatedError, Size
+from gitops.policy.cel.expressions import (
+    CompileProblem,
+    EvaluationError,
+    Expression,
+    NotEvaluatedError,
+    Size,
+    activation,
+)
 from gitops.policy.cel.field_paths import parse_field_path
+from gitops.policy.cel.structure import Schema, TimesOf, is_visible, malformation, values_schema
 from gitops.policy.cel.syntax import SyntaxUnknownError, Tokens, Uses
-from gitops.policy.cel.values import IllTypedError, Schema, TimesOf, convert, is_visible, key_of, values_schema
+from gitops.policy.cel.values import IllTypedError, convert, key_of
 from gitops.policy.verdicts import Problem
 
 MOST_RULES = 2_000
@@ -65,11 +72,17 @@ class RuleTree:
 
     top: Node | None
     count: int
+    unusable: str = ""  # why there is no tree
 
     @staticmethod
     def of(schema: Schema) -> RuleTree:
+        """Of an openAPIV3Schema, however malformed."""
+        if unusable := malformation(schema):
+            return RuleTree(None, 0, unusable)
         builder = _Builder()
-        return RuleTree(builder.node(schema, root=True), builder.count)
+        top = builder.node(schema, root=True)
+        too_many = f"more than {MOST_RULES} rules in one schema" if builder.count > MOST_RULES else ""
+        return RuleTree(top, builder.count, too_many)
 
     def problems(self) -> Iterator[CompileProblem]:
         """Rules that cannot be checked."""
@@ -85,8 +98,8 @@ class RuleTree:
 
         Expects an object that the schema itself takes, with its defaults: a server looks at no rule before that.
         """
-        if self.count > MOST_RULES:
-            yield f"more than {MOST_RULES} rules in one schema"
+        if self.unusable:
+            yield f"rules: {self.unusable}"
         elif self.top is not None:
             yield from _Check().run(self.top, dict(new), None if old is None else dict(old))
 
@@ -128,7 +141,7 @@ class _Builder:
         rules = []
         for entry in node.schema.get("x-kubernetes-validations") or ():
             self.count += 1
-            if self.count <= MOST_RULES and isinstance(entry, Mapping) and str(entry.get("rule") or "").strip():
+            if self.count <= MOST_RULES and str(entry.get("rule") or "").strip():
                 rules.append(self._rule(entry, node))
         return tuple(rules)
 
@@ -225,9 +238,9 @@ class _Check:
                     yield Problem((*path, *rule.path), self._message(rule, values), rule.text)
 
     def _evaluate(self, expression: Expression, rule: Rule, values: _Values) -> Any:
-        activation, size = values.activation(optional=rule.optional)
+        given, size = values.given(optional=rule.optional)
         self._work += expression.work.bound(size.items, size.longest)
-        return expression.run(activation, size)
+        return expression.run(given, size)
 
     def _message(self, rule: Rule, values: _Values) -> str:
         """The words of messageExpression if they are fit to print, else those of the rule."""
@@ -250,7 +263,7 @@ class _Values:
         self._made: dict[bool, tuple[Any, Size]] = {}
         self._self: Any = MISSING
 
-    def activation(self, *, optional: bool) -> tuple[Any, Size]:
+    def given(self, *, optional: bool) -> tuple[Any, Size]:
         """Raises IllTypedError and NotEvaluatedError for values that cannot be given to the engine."""
         if optional not in self._made:
             node = self._node
@@ -263,9 +276,7 @@ class _Values:
                 data["oldSelf"] = [old] if optional else old
             elif optional:
                 data["oldSelf"] = []
-            size = Size()
-            size.add(data)
-            self._made[optional] = environment(_VARIABLES).Activation(data), size
+            self._made[optional] = activation(_VARIABLES, data)
         return self._made[optional]
 
 

@@ -1,12 +1,14 @@
 """Rules over objects without a server: what is unchecked, hostile definitions, the operators' definitions."""
 
+import functools
 import time
 
 import pytest
 import yaml
 
 from gitops.policy.cel.rules import MOST_PROBLEMS, MOST_RULES, RuleTree, check_rules
-from gitops.policy.cel.values import IllTypedError, escape, parse_duration
+from gitops.policy.cel.structure import escape
+from gitops.policy.cel.values import IllTypedError, parse_duration
 from gitops.policy.verdicts import Problem
 
 TEXT = {"type": "string"}
@@ -126,6 +128,19 @@ HOSTILE = {
         {"l": list(range(9000)), "s": "a" * 50_000},
     ),
     "regex": (obj("self.s.matches('(a+)+(a+)+(a+)+$')", s=TEXT), {"s": "a" * 100_000 + "!"}),
+    "search in loops": (
+        obj("self.l.all(x, self.s.find('(a*)(a*)b') == '')", l=LIST, s=TEXT),
+        {"l": list(range(5000)), "s": "a" * 40},
+    ),
+    "index in loops": (obj("self.l.all(x, self.l.indexOf(x) >= 0)", l=LIST), {"l": list(range(10_000))}),
+    "sets in loops": (obj("self.l.all(x, sets.contains(self.l, [x]))", l=LIST), {"l": list(range(9000))}),
+    "two variables": (obj("self.l.all(i, x, self.l.all(j, y, x + y >= 0))", l=LIST), {"l": list(range(3000))}),
+    "deep macros": (obj("self.l.all(x, " * 1100 + "true" + ")" * 1100, l=LIST), {"l": []}),
+    "deep calls": (obj("self.s.join(" * 1200 + "true" + ")" * 1200, s=TEXT), {"s": ""}),
+    "quotes": (obj('"""\'\'\'"' * 2000, s=TEXT), {"s": ""}),
+    "open quotes": (obj("'\n" * 5000 + "r'\\" * 1000, s=TEXT), {"s": ""}),
+    "a long version": (obj("isSemver(self.s)", s=TEXT), {"s": "1.2.3-" + "1" * 100_000 + "!"}),
+    "a long label": (obj("!format.qualifiedName().validate(self.s).hasValue()", s=TEXT), {"s": "a-" * 100_000}),
     "deep text": (obj("(" * 5000 + "true" + ")" * 5000, s=TEXT), {"s": ""}),
     "long text": (obj("true && " * 5000 + "true", s=TEXT), {"s": ""}),
     "garbage": (obj(*("'" * n + "\\" * n + "[?" * n + "self.?" for n in range(1, 60)), s=TEXT), {"s": ""}),
@@ -134,20 +149,34 @@ HOSTILE = {
         {"l": list(range(100))},
     ),
     "too many rules": (obj(*("true" for _ in range(MOST_RULES + 1)), s=TEXT), {"s": ""}),
+    "deep schema": (
+        functools.reduce(lambda s, _: {"type": "object", "properties": {"a": s}}, range(400), obj("true")),
+        {},
+    ),
+    "deep lists": (functools.reduce(lambda s, _: {"type": "array", "items": s}, range(400), obj("true")), []),
+    "properties": ({"type": "object", "properties": [1]}, {}),
+    "property": ({"type": "object", "properties": {"a": 1}}, {}),
+    "type": ({"type": ["object"]}, {}),
+    "format of a text": ({"type": "string", "format": {}}, ""),
+    "items": ({"type": "array", "items": [1]}, []),
+    "keys": ({"type": "array", "items": obj(), "x-kubernetes-list-map-keys": [[]]}, []),
+    "rules": ({"type": "object", "x-kubernetes-validations": {"a": 1}}, {}),
     "no rules": (
-        {"type": "object", "x-kubernetes-validations": [1, {}, {"rule": None}, {"rule": ""}, {"rule": 5}]},
+        {
+            "type": "object",
+            "x-kubernetes-validations": [{}, {"rule": None}, {"rule": ""}, {"rule": 5, "message": 1, "fieldPath": []}],
+        },
         {},
     ),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.timeout(30)
 def test_a_hostile_definition_ends_soon_and_passes_nothing_silently(name):
     schema, value = HOSTILE[name]
     start = time.process_time()
     problems, unchecked = check(schema, value)
-    assert time.process_time() - start < 15
+    assert time.process_time() - start < 30  # of this process only, so that a busy machine makes no difference
     assert problems or unchecked
 
 
