@@ -6,7 +6,7 @@ are the rules of webhooks and controllers, which no client can see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gitops.manifests.lines import Path, dotted
@@ -14,9 +14,9 @@ from gitops.model.identity import GroupKind
 from gitops.model.object_rules import FieldRule
 from gitops.policy import codes
 from gitops.policy.cel.expressions import EvaluationError
-from gitops.policy.field_rules import Problem, values_at
+from gitops.policy.field_rules import Problem, named_values_at, values_at
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.rule_expressions import holds, require_plain
+from gitops.policy.rule_expressions import holds, require_plain, scope
 
 
 def manifest_problems(registry: OperatorRegistry, kind: GroupKind, body: Mapping[str, Any]) -> Iterator[Problem]:
@@ -38,17 +38,27 @@ def manifest_problems(registry: OperatorRegistry, kind: GroupKind, body: Mapping
         except EvaluationError as error:
             yield codes.RULE_UNDECIDED, f"no rule of the operator could be checked: {error}", ()
             return
+    for place, group in by_place(rules).items():
+        for _, path, value in named_values_at(body, place):
+            values = scope(self=value, object=body)
+            for rule in group:
+                yield from judged(rule, path, values)
+
+
+def by_place(rules: Iterable[FieldRule]) -> dict[str, list[FieldRule]]:
+    """Rules by their path."""
+    found: dict[str, list[FieldRule]] = {}
     for rule in rules:
-        for path, value in values_at(body, rule.path) if rule.path else (((), body),):
-            yield from judged(rule, path, {"self": value, "object": body})
+        found.setdefault(rule.path, []).append(rule)
+    return found
 
 
-def judged(rule: FieldRule, path: Path, variables: Mapping[str, Any]) -> Iterator[Problem]:
+def judged(rule: FieldRule, path: Path, values: Any) -> Iterator[Problem]:
     """The problem with one value that a rule is about, if there is one; `path` is that of `self`."""
     at: Path = (*path, *(rule.at.strip("/").split("/") if rule.at else ()))
     place = f"{dotted(at)}: " if at else ""
     try:
-        if holds(rule.rule, variables):
+        if holds(rule.rule, values):
             return
     except EvaluationError as error:
         message = f"{place}rule {rule.id} could not be checked: {error} ({rule.source})"

@@ -27,11 +27,16 @@ def require_plain(body: Mapping[str, Any]) -> None:
     Size().add(body)
 
 
-def holds(text: str, variables: Mapping[str, Any]) -> bool:
-    """Whether a CEL expression is true. Raises EvaluationError when it has no value on these."""
+def scope(**variables: Any) -> Any:
+    """Values for expressions, by the names of variables; made once for all rules about one place."""
+    return environment(VARIABLES).Activation({**_NOTHING, **variables})
+
+
+def holds(text: str, values: Any) -> bool:
+    """Whether a CEL expression is true in a scope. Raises EvaluationError when it has no value there."""
     program = compiled(text)
     try:
-        result = program.eval(activation=environment(VARIABLES).Activation({**_NOTHING, **variables}))
+        result = program.eval(activation=values)
         if result.type() != cel.Type.ERROR:
             return result.plain_value() is True
         problem = str(result.value())
