@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from gitops.manifests.lines import Path, dotted
@@ -19,7 +20,7 @@ from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
 from gitops.policy.cel.expressions import EvaluationError
 from gitops.policy.field_rules import Problem, named_values_at
-from gitops.policy.operator_rules import applies, by_place, judged, version_of
+from gitops.policy.operator_rules import MOST_PLACES, applies, by_place, judged, version_of
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.rule_expressions import require_plain, scope
 
@@ -79,7 +80,7 @@ def update_problems(
         return
     for place, group in by_place(on_update).items():
         was = {identity: value for identity, _, value in named_values_at(before, place)}
-        for identity, path, value in named_values_at(after, place):
+        for identity, path, value in islice(named_values_at(after, place), MOST_PLACES):
             if identity in was:
                 values = scope(self=value, oldSelf=was[identity], object=after, oldObject=before)
                 for rule in group:
