@@ -37,11 +37,15 @@ def manifest_problems(registry: OperatorRegistry, kind: GroupKind, body: Mapping
             yield codes.NOT_EXPLICIT, f"{dotted(path)}: {required.message} ({required.source})", path
     rules = [rule for rule in known.rules if rule.about == "manifest" and applies(rule.versions, version)]
     if rules:
-        try:
-            require_plain(body)
-        except EvaluationError as error:
-            yield codes.RULE_UNDECIDED, f"no rule of the operator could be checked: {error}", ()
-            return
+        yield from _evaluated(rules, body)
+
+
+def _evaluated(rules: Iterable[FieldRule], body: Mapping[str, Any]) -> Iterator[Problem]:
+    try:
+        require_plain(body)
+    except EvaluationError as error:
+        yield codes.RULE_UNDECIDED, f"no rule of the operator could be checked: {error}", ()
+        return
     for place, group in by_place(rules).items():
         found = list(islice(named_values_at(body, place), MOST_PLACES + 1))
         if len(found) > MOST_PLACES:

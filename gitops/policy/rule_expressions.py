@@ -42,7 +42,7 @@ def holds(text: str, values: Any) -> bool:
         problem = str(result.value())
     except Exception as error:  # the binding raises RuntimeError and others, undocumented
         problem = str(error)
-    raise EvaluationError(problem.partition("\n")[0][:200])
+    raise EvaluationError(problem.partition("\n")[0].partition(": ")[2][:200] or "an error of the engine")
 
 
 @cache
