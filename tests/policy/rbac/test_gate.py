@@ -331,6 +331,13 @@ def test_roles_without_bindings_are_judged_as_if_bound(rbac):
     assert (codes(judgement), rights(judgement), judgement.bound) == (["GO4411"], ["persistent-volumes-create"], False)
 
 
+def test_a_role_without_a_namespace_in_a_file_is_not_for_all_namespaces(rbac):
+    rbac.role("r", rule("get", "secrets"), rule("create", "pods"), namespace="a")
+    del rbac.bodies[0]["metadata"]["namespace"]
+    (review,) = judge_roles(rbac.objects, shipped_rights()).reviews
+    assert (review.right.id, scope_of(review.granted)) == ("pods-create", "in (its own)")
+
+
 def operator(name="x"):
     spec = {
         "clusterAttribute": "X",
