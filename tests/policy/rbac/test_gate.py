@@ -335,7 +335,7 @@ def test_a_role_without_a_namespace_in_a_file_is_not_for_all_namespaces(rbac):
     rbac.role("r", rule("get", "secrets"), rule("create", "pods"), namespace="a")
     del rbac.bodies[0]["metadata"]["namespace"]
     (review,) = judge_roles(rbac.objects, shipped_rights()).reviews
-    assert (review.right.id, scope_of(review.granted)) == ("pods-create", "in (its own)")
+    assert (review.right.id, scope_of(review.granted)) == ("pods-create", "in its own namespace")
 
 
 def operator(name="x"):
