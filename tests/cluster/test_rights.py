@@ -171,7 +171,7 @@ rules = st.fixed_dictionaries(
     }
 )
 roles = st.lists(st.tuples(st.booleans(), st.lists(rules, max_size=2)), min_size=1, max_size=4)
-subjects = st.sampled_from(["account", "other", "user", "group", "other group"])
+subjects = st.sampled_from(["account", "other", "user", "other user", "group", "other group"])
 bindings = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "own", "away"]), subjects), max_size=4)
 
 
@@ -208,7 +208,7 @@ _numbers = itertools.count()
 @example([(True, [wild(resources=["*/log"])])], [(0, "own", "group")])
 @example([(True, [wild(verbs=["get*"])]), (False, [wild(resourceNames=["*"])])], [(0, "", "user"), (1, "", "user")])
 @example([(True, [wild(resourceNames=["a"], verbs=["*"])])], [(0, "away", "account")])
-@example([(False, [wild(apiGroups=["*"])])], [(0, "", "other group"), (0, "", "other")])
+@example([(False, [wild(apiGroups=["*"])])], [(0, "", "other group"), (0, "", "other"), (0, "", "other user")])
 def test_generated_roles_allow_what_the_api_server_allows(
     shared_api: ApiServer, namespace: str, held: list[tuple[bool, list[Any]]], bound: list[tuple[int, str, str]]
 ) -> None:
@@ -220,6 +220,7 @@ def test_generated_roles_allow_what_the_api_server_allows(
         "account": subject(who),
         "other": subject(Account(away, "manager")),
         "user": {"kind": "User", "name": who.username, "apiGroup": "rbac.authorization.k8s.io"},
+        "other user": {"kind": "User", "name": "manager", "apiGroup": "rbac.authorization.k8s.io"},
         "group": {"kind": "Group", "name": f"system:serviceaccounts:{own}", "apiGroup": "rbac.authorization.k8s.io"},
         "other group": {"kind": "Group", "name": f"system:serviceaccounts:{away}"},
     }

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from gitops.manifests.lines import Path
-from gitops.policy.rbac.roles import Binding, RbacObjects, Role, Source, Subject, read_rules, ref_of
+from gitops.policy.rbac.roles import OWN_NAMESPACE, Binding, RbacObjects, Role, Source, Subject, read_rules, ref_of
 
 GROUP = "operators.coreos.com"
 KIND = "ClusterServiceVersion"
@@ -36,7 +36,7 @@ def add_csv(objects: RbacObjects, source: Source) -> None:
             objects.add_role(Role(own, rules, place, problems=problems))
             account = entry.get("serviceAccountName")
             subject = Subject("ServiceAccount" if isinstance(account, str) else "", ref.namespace, str(account))
-            scope = "" if field == "clusterPermissions" or everywhere else ref.namespace or "(its own)"
+            scope = "" if field == "clusterPermissions" or everywhere else ref.namespace or OWN_NAMESPACE
             objects.bindings.append(Binding(own, scope, own, (subject,), place))
 
 

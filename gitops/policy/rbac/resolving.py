@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from gitops.model.identity import ObjectRef
-from gitops.policy.rbac.roles import Account, Binding, RbacObjects, Role
+from gitops.policy.rbac.roles import OWN_NAMESPACE, Account, Binding, RbacObjects, Role
 from gitops.policy.rbac.rules import Rule
 
 
@@ -54,11 +54,11 @@ def grants_of(accounts: Iterable[Account], objects: RbacObjects) -> Grants:
 def as_if_bound(objects: RbacObjects) -> Grants:
     """Every role, a ClusterRole everywhere and a Role in its namespace: for files that do not say who has them."""
     roles = [role for _, found in sorted(objects.roles.items()) for role in found]
-    return Grants(tuple(Grant(role, role.ref.namespace or _own(role), None) for role in roles))
+    return Grants(tuple(Grant(role, _place(role), None) for role in roles))
 
 
-def _own(role: Role) -> str:
-    return "(its own)" if role.ref.kind == "Role" else ""
+def _place(role: Role) -> str:
+    return role.ref.namespace or (OWN_NAMESPACE if role.ref.kind == "Role" else "")
 
 
 def accounts_in(objects: RbacObjects) -> tuple[Account, ...]:

@@ -20,6 +20,9 @@ GROUP = "rbac.authorization.k8s.io"
 ROLES = ("Role", "ClusterRole")
 BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 
+OWN_NAMESPACE = "its own namespace"
+"""Stands for a namespace that a file does not name, because whoever applies it chooses one."""
+
 Place = Callable[[Path], Origin]
 
 

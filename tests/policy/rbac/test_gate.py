@@ -108,6 +108,11 @@ def test_cluster_admin_is_told_by_its_name(rbac, known):
     assert codes(rbac.judge())[0] == "GO4413"
 
 
+def test_a_role_of_a_namespace_may_have_that_name(rbac):
+    rbac.role("cluster-admin", rule(), namespace="a").bind("cluster-admin", kind="Role", namespace="a")
+    assert rbac.judge().passes
+
+
 @pytest.mark.parametrize(
     "reference",
     [
@@ -157,6 +162,7 @@ def test_aggregation_is_followed_also_through_aggregated_roles_and_in_circles(rb
         f"ClusterRole.rbac.authorization.k8s.io bottom rule 1, aggregated into {into}, everywhere: `*` in verbs"
     ]
     assert len(judgement.notes) == 3
+    assert f"{into} is aggregated: on a cluster roles beside these files may add to it" in judgement.notes
 
 
 def test_a_copy_in_an_aggregated_role_is_told_once_as_its_original(rbac):
@@ -329,6 +335,13 @@ def test_roles_without_bindings_are_judged_as_if_bound(rbac):
     rbac.role("r", rule("create", "persistentvolumes")).role("own", rule("get", "secrets"), WIDE, namespace="a")
     judgement = judge_roles(rbac.objects, shipped_rights())
     assert (codes(judgement), rights(judgement), judgement.bound) == (["GO4411"], ["persistent-volumes-create"], False)
+
+
+def test_a_role_without_a_namespace_in_a_file_is_not_for_all_namespaces(rbac):
+    rbac.role("r", rule("get", "secrets"), rule("create", "pods"), namespace="a")
+    del rbac.bodies[0]["metadata"]["namespace"]
+    (review,) = judge_roles(rbac.objects, shipped_rights()).reviews
+    assert (review.right.id, scope_of(review.granted)) == ("pods-create", "in its own namespace")
 
 
 def operator(name="x"):
