@@ -10,6 +10,7 @@ Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserve
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +138,8 @@ def _copied(value: Any, depth: int) -> Any:
     if type(value) is float and value.is_integer() and abs(value) < 2**63:
         return int(value)
     if type(value) is int and not -(2**63) <= value < 2**63:
-        return float(value) if abs(value) < 10**308 else float("inf")
+        # Away from zero: the float of the first integer that is too small equals the last that is not.
+        return math.nextafter(value, math.copysign(math.inf, value)) if abs(value) < 10**308 else math.inf
     return value
 
 
