@@ -17,7 +17,7 @@ from gitops.policy.cel.correlation import MISSING, Correlation, items_by_key
 from gitops.policy.cel.environment import environment
 from gitops.policy.cel.expressions import CompileProblem, EvaluationError, Expression, NotEvaluatedError, Size
 from gitops.policy.cel.field_paths import parse_field_path
-from gitops.policy.cel.syntax import SyntaxUnknownError, Times, Tokens, Uses
+from gitops.policy.cel.syntax import SyntaxUnknownError, Tokens, Uses
 from gitops.policy.cel.values import IllTypedError, Schema, TimesOf, convert, is_visible, key_of, values_schema
 from gitops.policy.verdicts import Problem
 
@@ -52,7 +52,8 @@ class Node:
     schema: Schema
     root: bool
     rules: tuple[Rule, ...] = ()
-    uses: Uses = field(default_factory=Uses)
+    uses: Uses = field(default_factory=Uses)  # fields that rules read when an object is new …
+    uses_of_changes: Uses = field(default_factory=Uses)  # … and when it was there before
     fields: dict[str, Node] = field(default_factory=dict)
     values: Node | None = None
     items: Node | None = None
@@ -69,6 +70,15 @@ class RuleTree:
     def of(schema: Schema) -> RuleTree:
         builder = _Builder()
         return RuleTree(builder.node(schema, root=True), builder.count)
+
+    def problems(self) -> Iterator[CompileProblem]:
+        """Rules that cannot be checked."""
+        nodes = [self.top]
+        while nodes:
+            node = nodes.pop()
+            if node is not None:
+                yield from (rule.expression for rule in node.rules if isinstance(rule.expression, CompileProblem))
+                nodes += [*node.fields.values(), node.values, node.items]
 
     def check(self, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Iterator[Problem | str]:
         """What the rules refuse in `new`, over the live object `old` if there is one; a sentence for each doubt.
@@ -123,39 +133,38 @@ class _Builder:
         return tuple(rules)
 
     def _rule(self, entry: Mapping[str, Any], node: Node) -> Rule:
-        text = str(entry["rule"])
+        text, words = str(entry["rule"]), str(entry.get("messageExpression") or "")
         optional = bool(entry.get("optionalOldSelf"))
-        times: Times | None = None
-        if self._times.below(node.schema) != "plain":
-            times = functools.partial(self._times.at, node.schema, root=node.root)
-
-        def expression(source: str) -> Expression | CompileProblem:
-            name = "oldSelf" if optional else ""
-            if times is None:
-                return _compiled(source, name)
-            return Expression.compile(source, _VARIABLES, optional=name, times=times)
-
-        words = str(entry.get("messageExpression") or "")
-        _note(words, node.uses)
+        transition = _note((text, words), node.uses_of_changes)
+        if optional or not transition:
+            _note((text, words), node.uses)
         return Rule(
             text=text.strip(),
             message=str(entry.get("message") or "").strip(),
             path=parse_field_path(str(entry.get("fieldPath") or ""), node.schema),
             optional=optional,
-            transition=_note(text, node.uses),
-            expression=expression(text),
-            message_expression=expression(words) if words else None,
+            transition=transition,
+            expression=self._expression(text, node, optional),
+            message_expression=self._expression(words, node, optional) if words else None,
         )
 
+    def _expression(self, text: str, node: Node, optional: bool) -> Expression | CompileProblem:
+        name = "oldSelf" if optional else ""
+        if self._times.below(node.schema) == "plain":
+            return _compiled(text, name)
+        times = functools.partial(self._times.at, node.schema, root=node.root)
+        return Expression.compile(text, _VARIABLES, optional=name, times=times)
 
-def _note(text: str, uses: Uses) -> bool:
-    """Add the fields that the text reads; whether it mentions oldSelf."""
+
+def _note(texts: tuple[str, str], uses: Uses) -> bool:
+    """Add the fields that a rule and its message read; whether the rule mentions oldSelf."""
     try:
-        tokens = Tokens(text)
+        tokens = [Tokens(text) for text in texts]
     except SyntaxUnknownError:
         return False  # does not compile either
-    tokens.note_uses(frozenset(_VARIABLES), uses)
-    return tokens.mentions("oldSelf")
+    for part in tokens:
+        part.note_uses(frozenset(_VARIABLES), uses)
+    return tokens[0].mentions("oldSelf")
 
 
 # -- checking ----------------------------------------------------------------------------------------------------------
@@ -245,11 +254,12 @@ class _Values:
         """Raises IllTypedError and NotEvaluatedError for values that cannot be given to the engine."""
         if optional not in self._made:
             node = self._node
+            uses = node.uses if self._old is None else node.uses_of_changes
             if self._self is MISSING:
-                self._self = convert(self._new, node.schema, node.uses, root=node.root)
+                self._self = convert(self._new, node.schema, uses, root=node.root)
             data = {"self": self._self}
             if self._old is not None:
-                old = convert(self._old, node.schema, node.uses, root=node.root, like=self._new)
+                old = convert(self._old, node.schema, uses, root=node.root, like=self._new)
                 data["oldSelf"] = [old] if optional else old
             elif optional:
                 data["oldSelf"] = []

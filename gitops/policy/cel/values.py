@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import re
 from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
@@ -48,6 +49,7 @@ class IllTypedError(ValueError):
     """A value has not the type that its schema says: the server refuses it for that, before any rule."""
 
 
+@functools.lru_cache(maxsize=4096)
 def escape(name: str) -> str | None:
     """The name of a property in CEL; None when it has none."""
     if name in _RESERVED:
@@ -154,11 +156,13 @@ def _object(value: dict[str, Any], schema: Schema, uses: Uses, root: bool, like:
     result: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for key, child in value.items():
-        known = properties.get(key)
         name = escape(key)
+        if not uses.whole and name not in uses.fields:
+            continue
+        known = properties.get(key)
         if known is None or name is None or child is None or not is_visible(known):
             others[key] = child
-        elif uses.whole or name in uses.fields:
+        else:
             result[name] = convert(child, known, uses.below(name), like=like.get(key))
     if others and uses.whole and not root:
         result[OTHERS] = digest(canonical_json(others)).hex()

@@ -10,7 +10,7 @@ import re
 import pytest
 from controlplane_kit.client import ApiFailure, ApiServer
 
-from gitops.policy.cel.expressions import EvaluationError, Expression
+from gitops.policy.cel.expressions import EvaluationError, Expression, NotEvaluatedError
 from tests.policy.cel.test_library import RULES
 
 DRY = {"dryRun": "All"}
@@ -138,37 +138,47 @@ METHODS = words(
 )
 FORMATTED = words(
     """
-    %s|1 %s|1.5 %s|1e21 %s|0.1 %s|100.0 %s|true %s|null %s|'a' %s|[1,2] %s|['a','b'] %s|{'a':1} %s|b'x' %s|duration('90s')
-    %s|timestamp('2020-01-01T00:00:00.5Z') %s|int %s|1u %s|-1 %d|1 %d|-1 %d|'a' %d|1u %d|1.5 %f|1.5 %f|1 %.2f|1.005 %.0f|2.5
-    %e|1234.5 %.1e|0.00012 %b|5 %b|true %b|-5 %o|8 %x|255 %X|255 %x|'ab' %X|b'xyz' %x|-255 %%|1 %|1 %z|1 %s%s|1 a|1
+    %d|1234567 %f|1234567.5 %d|1e7 %s|['a"b'] %s|[1.5] %s|[null,true,[1]] %s|{'b':'x','a':[1]} %s|1 %s|1.5 %s|1e21
+    %s|0.1 %s|100.0 %s|true %s|null %s|'a' %s|[1,2] %s|['a','b'] %s|{'a':1} %s|b'x' %s|duration('90s')
+    %s|timestamp('2020-01-01T00:00:00.5Z') %s|int %s|1u %s|-1 %d|1 %d|-1 %d|'a' %d|1u %d|1.5 %f|1.5 %f|1 %.2f|1.005
+    %.0f|2.5 %e|1234.5 %.1e|0.00012 %b|5 %b|true %b|-5 %o|8 %x|255 %X|255 %x|'ab' %X|b'xyz' %x|-255 %%|1 %|1 %z|1
+    %s%s|1 a|1
     """
 )
 CORE = words(
-    """
-    string(1.5) string(1e21) string(100.0) string(0.1) string(1e-7) string(-0.0) string(true) string(1u) string(b'ab')
-    string(duration('90m')) string(duration('1.5s')) string(duration('0s')) string(timestamp('2020-01-01T00:00:00.120Z'))
-    string(timestamp('2020-01-01T01:00:00+01:00')) double('1e3') double('.5') double('0x10') double('NaN')==double('NaN')
-    double('') int(1.9) int(-1.9) int('12') int('+12') int('-0') int('0x10') int('1.0') int('') int('9223372036854775808')
-    int(9.3e18) int(timestamp('2020-01-01T00:00:00Z')) uint('1')==1u uint(-1)==1u bool('true') bool('T') bool('yes') bool('1')
-    duration('1h').getMinutes() duration('1h1m1s').getSeconds() duration('1.5s').getMilliseconds() duration('1d')==duration('1h')
-    duration('-1h').getHours() duration('1h30m')==duration('90m') duration('0')==duration('0s') duration('1')==duration('1s')
-    duration('1us')<duration('1ms') timestamp('2020-02-30T00:00:00Z').getDate() timestamp('2020-01-01T00:00:00Z').getDayOfWeek()
+    r"""
+    string(123456789.0) string(123456.0) string(1234567.5) string(123456.75) string(1e6) string(0.0) string(1e20)
+    string(1.5e-5) string(0.00012) string(1.5) string(1e21) string(100.0) string(0.1) string(1e-7) string(-0.0)
+    string(true) string(1u) string(b'ab') string(duration('90m')) string(duration('1.5s')) string(duration('0s'))
+    string(timestamp('2020-01-01T00:00:00.120Z')) string(timestamp('2020-01-01T01:00:00+01:00')) double('1e3')
+    double('.5') double('0x10') double('NaN')==double('NaN') double('') int(1.9) int(-1.9) int('12') int('+12')
+    int('-0') int('0x10') int('1.0') int('') int('9223372036854775808') int(9.3e18)
+    int(timestamp('2020-01-01T00:00:00Z')) uint('1')==1u uint(-1)==1u bool('true') bool('T') bool('yes') bool('1')
+    duration('1h').getMinutes() duration('1h1m1s').getSeconds() duration('1.5s').getMilliseconds()
+    duration('1d')==duration('1h') duration('-1h').getHours() duration('1h30m')==duration('90m')
+    duration('0')==duration('0s') duration('1')==duration('1s') duration('1us')<duration('1ms')
+    timestamp('2020-02-30T00:00:00Z').getDate() timestamp('2020-01-01T00:00:00Z').getDayOfWeek()
     timestamp('2020-01-01T00:00:00Z').getDayOfYear() timestamp('2020-01-01T00:00:00Z').getMonth()
-    timestamp('2020-01-01T00:00:00Z').getHours('America/New_York') timestamp('2020-01-01T00:00:00Z').getHours('+02:30')
-    timestamp('2020-01-01T00:00:00Z').getMinutes('02:30') timestamp('2020-01-01')==timestamp('2020-01-01T00:00:00Z')
-    timestamp('2020-01-01T00:00:00Z')-timestamp('2019-12-31T00:00:00Z')==duration('24h') 7/2 -7/2 7%3 -7%3 7.0/2.0 1/0 1%0
-    1.0/0.0>1.0 9223372036854775807+1 -9223372036854775808-1 0u-1u==1u 3000000000*4000000000 [1,2][5] [1,2][-1] {'a':1}['b']
-    {'a':1}.b {'a':1}.?b.orValue(2) [1,2][?5].orValue(3) [1,2]+[3]==[1,2,3] 'a'+'b' b'a'+b'b'==b'ab' 'a'<'b' 'B'<'a' 'é'>'z'
-    [1,2]==[2,1] {'a':1,'b':2}=={'b':2,'a':1} 1==dyn(1.0) dyn('1')==dyn(1) dyn([1])==dyn([1.0]) 1 in [1,2] 'a' in {'a':1}
-    dyn(1)<dyn(1.5) dyn(2)>dyn('a') !dyn(1) dyn(1)&&true true||dyn(1) false||dyn(1) (1/0==1)||true (1/0==1)&&false true?1:1/0
-    type(1)==int type(1.0)==double type('a')==string type([1])==list type({})==map type(null)==null_type type(b'')==bytes
-    type(duration('1s'))==google.protobuf.Duration type(timestamp('2020-01-01T00:00:00Z'))==google.protobuf.Timestamp
-    size('日本') size(b'\xc3\xa9') size([1]) size({'a':1}) b'\303\251'==b'é' r'\d'=='\\d' '\u00e9'=='é' 'a'.matches('^A$')
-    'a\nb'.matches('a.b') 'A'.matches('(?i)a') '日'.matches('^.$') 'a'.matches('[') 'ab'.matches('^a$|b') [1,2].exists_one(x,x>1)
-    [1,2,3].filter(x,x>1).size() [1,2].map(x,x>1,x*2)==[4] {'a':1}.all(k,k=='a') {'a':1}.exists(k,k=='b') [[1],[2]].map(x,x[0])==[1,2]
-    [].all(x,1/0==1) [1,0].exists(x,1/x==1) [0,1].all(x,1/x==2) [0,1].exists(x,1/x==2) has({'a':1}.a) has({'a':1}.b) has({'a':null}.a)
-    optional.of(1).value() optional.none().value() optional.ofNonZeroValue(0).hasValue() optional.of(2).optFlatMap(x,optional.of(x+1)).value()
-    optional.of(1)==optional.of(1) optional.none()==optional.none() [?optional.none(),1]==[1] {?'a':optional.of(1)}=={'a':1}
+    timestamp('2020-01-01T00:00:00Z').getHours('America/New_York')
+    timestamp('2020-01-01T00:00:00Z').getHours('+02:30') timestamp('2020-01-01T00:00:00Z').getMinutes('02:30')
+    timestamp('2020-01-01')==timestamp('2020-01-01T00:00:00Z')
+    timestamp('2020-01-01T00:00:00Z')-timestamp('2019-12-31T00:00:00Z')==duration('24h') 7/2 -7/2 7%3 -7%3 7.0/2.0
+    1/0 1%0 1.0/0.0>1.0 9223372036854775807+1 -9223372036854775808-1 0u-1u==1u 3000000000*4000000000 [1,2][5]
+    [1,2][-1] {'a':1}['b'] {'a':1}.b {'a':1}.?b.orValue(2) [1,2][?5].orValue(3) [1,2]+[3]==[1,2,3] 'a'+'b'
+    b'a'+b'b'==b'ab' 'a'<'b' 'B'<'a' 'é'>'z' [1,2]==[2,1] {'a':1,'b':2}=={'b':2,'a':1} 1==dyn(1.0) dyn('1')==dyn(1)
+    dyn([1])==dyn([1.0]) 1 in [1,2] 'a' in {'a':1} dyn(1)<dyn(1.5) dyn(2)>dyn('a') !dyn(1) dyn(1)&&true true||dyn(1)
+    false||dyn(1) (1/0==1)||true (1/0==1)&&false true?1:1/0 type(1)==int type(1.0)==double type('a')==string
+    type([1])==list type({})==map type(null)==null_type type(b'')==bytes
+    type(duration('1s'))==google.protobuf.Duration
+    type(timestamp('2020-01-01T00:00:00Z'))==google.protobuf.Timestamp size('日本') size(b'\xc3\xa9') size([1])
+    size({'a':1}) b'\303\251'==b'é' r'\d'=='\\d' '\u00e9'=='é' 'a'.matches('^A$') 'a\nb'.matches('a.b')
+    'A'.matches('(?i)a') '日'.matches('^.$') 'a'.matches('[') 'ab'.matches('^a$|b') [1,2].exists_one(x,x>1)
+    [1,2,3].filter(x,x>1).size() [1,2].map(x,x>1,x*2)==[4] {'a':1}.all(k,k=='a') {'a':1}.exists(k,k=='b')
+    [[1],[2]].map(x,x[0])==[1,2] [].all(x,1/0==1) [1,0].exists(x,1/x==1) [0,1].all(x,1/x==2) [0,1].exists(x,1/x==2)
+    has({'a':1}.a) has({'a':1}.b) has({'a':null}.a) optional.of(1).value() optional.none().value()
+    optional.ofNonZeroValue(0).hasValue() optional.of(2).optFlatMap(x,optional.of(x+1)).value()
+    optional.of(1)==optional.of(1) optional.none()==optional.none() [?optional.none(),1]==[1]
+    {?'a':optional.of(1)}=={'a':1}
     """
 )
 
@@ -241,14 +251,21 @@ def test_functions_have_the_servers_values(shared_api: ApiServer, namespace: str
     """And an error here is one there: those are asked for one by one, by the name of the object."""
     expected: list[str] = []
     failing: list[str] = []
+    gave_up = 0
     for text in calls()[subject]:
+        if subject in ("core", "strings") and refusal(
+            shared_api, POLICIES, policy(namespace, [f"[{text}].size() == 1"])
+        ):
+            continue  # typed otherwise than the server's checker wants
         expression = Expression.compile(text)
         assert isinstance(expression, Expression), expression
         try:
-            expected.append(f"{text} == {literal(expression.evaluate(self=None))}")
+            expected.append(f"({text}) == {literal(expression.evaluate(self=None))}")
+        except NotEvaluatedError:
+            gave_up += 1
         except EvaluationError:
             failing.append(text)
-    assert len(expected) > 50
+    assert len(expected) > max(50, 5 * gave_up)
     # An empty map or list has no type that the server's checker would compare with any other.
     known = [
         text if not re.search(r"(\{\}|\[\])$", text) else re.sub(r" == ..$", ".size() == 0", text) for text in expected
@@ -266,13 +283,8 @@ def refusal(api: ApiServer, path: str, body: dict) -> str:
     try:
         api.request("POST", path, body, query=DRY)
     except ApiFailure as failure:
-        found = _MESSAGE.search(str(failure))  # the text may be cut
-        assert found is not None
-        return found[1]
+        return json.loads(failure.body)["message"]
     return ""
-
-
-_MESSAGE = re.compile(r'"message":"((?:\\.|[^"\\])*)')
 
 
 def assert_holds(shared_api: ApiServer, namespace: str, expressions: list[str]) -> None:

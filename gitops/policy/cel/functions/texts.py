@@ -1,4 +1,4 @@
-"""Functions of texts: RE2 searches, and those of the strings library whose results grow without end or differ."""
+"""Functions of texts: RE2 searches, and what the engine has of the strings library differently or without bounds."""
 
 from __future__ import annotations
 
@@ -42,6 +42,33 @@ def _split(text: str, mark: str, limit: int = -1) -> list[str]:
         return text.split(mark, limit - 1 if limit > 0 else -1)
     cut = len(text) if limit < 0 else limit - 1
     return [*text[:cut], *([text[cut:]] if text[cut:] else [])]
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    end = len(text) if end is None else end
+    if not 0 <= start <= end <= len(text):
+        raise CallError("index out of range")
+    return text[start:end]
+
+
+def _index(text: str, part: str, start: int = 0) -> int:
+    """From `start` on; beyond the text there is nothing, which is no error."""
+    if not part:
+        return start
+    if start < 0:
+        raise CallError("index out of range")
+    return text.find(part, start)
+
+
+def _last_index(text: str, part: str, start: int | None = None) -> int:
+    """From `start` backwards."""
+    if not part:
+        return len(text) if start is None else start
+    if start is None:
+        return text.rfind(part)
+    if start < 0:
+        raise CallError("index out of range")
+    return -1 if start >= len(text) else text.rfind(part, 0, start + len(part))
 
 
 def _find(text: str, pattern: str) -> str:
@@ -119,6 +146,12 @@ FUNCTIONS = (
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), "list", _find_all),
     Function("findAll", ("string", "string", "int"), "list", _find_all),
+    Function("k8s_substring", ("string", "int"), "string", _substring),
+    Function("k8s_substring", ("string", "int", "int"), "string", _substring),
+    Function("k8s_indexOf", ("string", "string"), "int", _index),
+    Function("k8s_indexOf", ("string", "string", "int"), "int", _index),
+    Function("k8s_lastIndexOf", ("string", "string"), "int", _last_index),
+    Function("k8s_lastIndexOf", ("string", "string", "int"), "int", _last_index),
     Function("k8s_replace", ("string", "string", "string"), "string", _replace),
     Function("k8s_replace", ("string", "string", "string", "int"), "string", _replace),
     Function("k8s_split", ("string", "string"), "list", _split),
