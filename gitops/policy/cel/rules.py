@@ -17,8 +17,9 @@ from gitops.policy.cel.correlation import MISSING, Correlation, items_by_key
 from gitops.policy.cel.environment import environment
 from gitops.policy.cel.expressions import CompileProblem, EvaluationError, Expression, NotEvaluatedError, Size
 from gitops.policy.cel.field_paths import parse_field_path
+from gitops.policy.cel.structure import Schema, TimesOf, is_visible, malformation, values_schema
 from gitops.policy.cel.syntax import SyntaxUnknownError, Tokens, Uses
-from gitops.policy.cel.values import IllTypedError, Schema, TimesOf, convert, is_visible, key_of, values_schema
+from gitops.policy.cel.values import IllTypedError, convert, key_of
 from gitops.policy.verdicts import Problem
 
 MOST_RULES = 2_000
@@ -65,11 +66,17 @@ class RuleTree:
 
     top: Node | None
     count: int
+    unusable: str = ""  # why there is no tree
 
     @staticmethod
     def of(schema: Schema) -> RuleTree:
+        """Of an openAPIV3Schema, however malformed."""
+        if unusable := malformation(schema):
+            return RuleTree(None, 0, unusable)
         builder = _Builder()
-        return RuleTree(builder.node(schema, root=True), builder.count)
+        top = builder.node(schema, root=True)
+        too_many = f"more than {MOST_RULES} rules in one schema" if builder.count > MOST_RULES else ""
+        return RuleTree(top, builder.count, too_many)
 
     def problems(self) -> Iterator[CompileProblem]:
         """Rules that cannot be checked."""
@@ -85,8 +92,8 @@ class RuleTree:
 
         Expects an object that the schema itself takes, with its defaults: a server looks at no rule before that.
         """
-        if self.count > MOST_RULES:
-            yield f"more than {MOST_RULES} rules in one schema"
+        if self.unusable:
+            yield f"rules: {self.unusable}"
         elif self.top is not None:
             yield from _Check().run(self.top, dict(new), None if old is None else dict(old))
 
@@ -128,7 +135,7 @@ class _Builder:
         rules = []
         for entry in node.schema.get("x-kubernetes-validations") or ():
             self.count += 1
-            if self.count <= MOST_RULES and isinstance(entry, Mapping) and str(entry.get("rule") or "").strip():
+            if self.count <= MOST_RULES and str(entry.get("rule") or "").strip():
                 rules.append(self._rule(entry, node))
         return tuple(rules)
 
