@@ -10,10 +10,10 @@ import pytest
 import yaml
 from differential_kit.ground import applied, gvk_of, is_object
 from differential_kit.samples import CURRENT, Sample, read_definitions, read_samples
-from gitops.policy.schemas.sources import schemas_of_definitions
 
 from gitops.manifests.lines import dotted
 from gitops.policy.schemas.schema_set import SchemaSet
+from gitops.policy.schemas.sources import schemas_of_definitions
 from gitops.policy.verdicts import Judgement, Verdict
 
 pytestmark = pytest.mark.upstream
