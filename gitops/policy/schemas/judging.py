@@ -10,14 +10,16 @@ Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserve
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops.manifests.lines import Path
+from gitops.manifests.lines import Path, dotted
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.cel.rules import RuleTree
-from gitops.policy.schemas.answers import answers
+from gitops.policy.schemas.answers import MOST_PROBLEMS, answers
 from gitops.policy.schemas.conversion import Converted, converted
 from gitops.policy.schemas.defaults import fill_defaults
 from gitops.policy.schemas.kind_schema import Header, decoded
@@ -26,12 +28,13 @@ from gitops.policy.schemas.metadata import OBJECT_META, embedded_problems, metad
 from gitops.policy.schemas.native import common_problems, complete, undecided
 from gitops.policy.schemas.reading import Schema, UnusableSchema
 from gitops.policy.schemas.typed import TYPES, Types, json_type
-from gitops.policy.schemas.updates import never, tolerance
+from gitops.policy.schemas.updates import tolerance
 from gitops.policy.verdicts import Judgement, Problem
 
 DEEPEST = 150
 """Levels of an object; Kubernetes' own kinds have about twenty."""
 _MOST_REPLICAS = 2**31 - 1
+_USUAL_SCALE = {"spec": ".spec.replicas", "status": ".status.replicas"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +85,15 @@ def judge(
         return Judgement(unchecked=(f"the schema of {gvk} cannot be used: {error}",))
     try:
         copy = _copied(body, 0)
-    except _TooDeep:
-        return Judgement(unchecked=(f"the object has more than {DEEPEST} levels",))
-    problems = tuple(_payload_problems(gvk, kind, copy))
+        live = None if old is None else _copied(old, 0)
+    except _Unjudged as error:
+        return Judgement(unchecked=(str(error),))
+    problems = tuple(itertools.islice(_payload_problems(gvk, kind, copy), MOST_PROBLEMS))
     if problems:
         return Judgement(problems)
     results = _native(gvk) if header.builtin else _custom(kind, header)
-    if old is None:
-        found = Judgement(*results(copy, None))
-    else:
-        found = _over(results, copy, _copied(old, 0), kind)
-    return Judgement(found.problems, (*_compared(copy, old), *found.unchecked))
+    found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind)
+    return Judgement(found.problems, (*_compared(copy, live), *found.unchecked))
 
 
 Results = tuple[tuple[Problem, ...], tuple[str, ...]]
@@ -122,23 +123,37 @@ def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterato
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-class _TooDeep(ValueError):
-    pass
+class _Unjudged(ValueError):
+    """No API server would get the object as it is; the text says why."""
 
 
 def _copied(value: Any, depth: int) -> Any:
     """As the server reads it, by way of YAML: 1.0 is an integer there, and one beyond 64 bits is a float."""
     if depth > DEEPEST:
-        raise _TooDeep
+        raise _Unjudged(f"the object has more than {DEEPEST} levels")
     if isinstance(value, dict):
-        return {str(key): _copied(child, depth + 1) for key, child in value.items()}
+        return {_text(key): _copied(child, depth + 1) for key, child in value.items()}
     if isinstance(value, list | tuple):
         return [_copied(child, depth + 1) for child in value]
+    if isinstance(value, str):
+        return _text(value)
     if type(value) is float and value.is_integer() and abs(value) < 2**63:
         return int(value)
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        return float(value) if abs(value) < 10**308 else float("inf")
-    return value
+    if type(value) is int and not -(2**63) <= value < 2**63 and abs(value) < 10**308:
+        # Away from zero: the float of the first integer that is too small equals the last that is not.
+        return math.nextafter(value, math.copysign(math.inf, value))
+    if value is None or type(value) is bool or (type(value) in (int, float) and abs(value) < 10**308):
+        return value
+    raise _Unjudged("the object holds what JSON cannot carry")
+
+
+def _text(value: Any) -> str:
+    try:
+        if isinstance(value, str) and (value.isascii() or value.encode()):
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise _Unjudged("the object holds what JSON cannot carry")
 
 
 def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any]) -> Iterator[Problem]:
@@ -166,7 +181,7 @@ def _native(gvk: GroupVersionKind) -> Check:
     def check(new: dict[str, Any], live: dict[str, Any] | None) -> Results:
         problems = list(common_problems(gvk, new, live))
         if whole is None:
-            return tuple(problems), (f"the API server checks more of a {gvk.kind} than its schema says",)
+            return tuple(problems), ("the API server checks more of its own kinds than their schemas say",)
         problems += whole(new, live)
         return tuple(problems), tuple(undecided(new)) if live is None else ()
 
@@ -185,15 +200,14 @@ def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str
         if live is not None and "status" in live:
             new["status"] = live["status"]
     assert kind.values is not None
-    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
     problems: list[Problem] = []
     unchecked: list[str] = list(kind.values.unchecked)
-    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    tolerates = None if live is None else tolerance(kind.schema, new, live, kind.types)
     _sort(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates), problems, unchecked)
     problems += metadata_problems(new.get("metadata") or {}, live=None if live is None else live.get("metadata") or {})
     if kind.has_embedded:
         problems += embedded_problems(kind.schema, new)
-    problems += _replicas(header, new)
+    _sort(_replicas(header, new), problems, unchecked)
     if kind.rules is not None and not problems:
         _sort(kind.rules.check(new, live), problems, unchecked)
     return tuple(problems), tuple(dict.fromkeys(unchecked))
@@ -207,25 +221,34 @@ def _sort(found: Iterable[Problem | str], problems: list[Problem], unchecked: li
             unchecked.append(said)
 
 
-def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem]:
-    """Numbers that a scale subresource shows have to be such (apiextensions-apiserver, ValidateScaleSpec)."""
-    for dotted in header.scale.values():
-        path: Path = tuple(dotted.removeprefix(".").split("."))
-        value: Any = body
-        for at, segment in enumerate(path):
-            if value is None:
-                break
-            if not isinstance(value, dict):
-                yield Problem(path[:at], f"holds no field {segment}, but is of type {json_type(value)}", "scale")
-                break
-            if segment not in value:
-                break
-            value = value[segment]
-        else:
-            if type(value) is not int:
-                yield Problem(path, f"must be an integer, not {json_type(value)}", "scale")
-            elif not 0 <= value <= _MOST_REPLICAS:
-                yield Problem(path, f"should be between 0 and {_MOST_REPLICAS}", "scale")
+def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem | str]:
+    """Numbers that a scale subresource shows have to be such (apiextensions-apiserver, ValidateScaleSpec). An OpenAPI
+    document tells that there is one and not where its numbers are: a doubt then, where they usually are."""
+    known = header.scale or (_USUAL_SCALE if "scale" in header.subresources else {})
+    for where in known.values():
+        if problem := _no_number(tuple(where.removeprefix(".").split(".")), body):
+            yield (
+                problem
+                if header.scale
+                else f"{dotted(problem.path)} {problem.message} if the scale subresource shows it"
+            )
+
+
+def _no_number(path: Path, body: dict[str, Any]) -> Problem | None:
+    value: Any = body
+    for at, segment in enumerate(path):
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            return Problem(path[:at], f"holds no field {segment}, but is of type {json_type(value)}", "scale")
+        if segment not in value:
+            return None
+        value = value[segment]
+    if type(value) is not int:
+        return Problem(path, f"must be an integer, not {json_type(value)}", "scale")
+    if not 0 <= value <= _MOST_REPLICAS:
+        return Problem(path, f"should be between 0 and {_MOST_REPLICAS}", "scale")
+    return None
 
 
 # -- references --------------------------------------------------------------------------------------------------------
@@ -237,7 +260,7 @@ def _inlined(schema: Schema, definitions: Mapping[str, Schema], depth: int = 0) 
         raise UnusableSchema("it refers to itself")
     resolved, name = Types(definitions).resolved(schema)
     if name is not None and name.endswith(".ObjectMeta"):
-        return {"type": "object"}
+        return {}  # the server puts it there, also where the definition says nothing of metadata
     made = dict(resolved)
     if "properties" in made:
         made["properties"] = {n: _inlined(child, definitions, depth + 1) for n, child in made["properties"].items()}

@@ -60,9 +60,9 @@ BECOMES: dict[str, tuple[Body, Body, Body]] = {
         {"lists": {"matrix": []}},
     ),
     "another's member of a set stays": (
-        {"lists": {"set": ["a"]}},
-        {"lists": {"set": ["c"]}},
-        {"lists": {"set": ["d"]}},
+        {"lists": {"numbers": [1]}},
+        {"lists": {"numbers": [2]}},
+        {"lists": {"numbers": [3]}},
     ),
     "a map that keeps unknown fields": ({"free": {"x": {"y": 1}, "z": 2}}, {}, {"free": {"x": {"w": 1}}}),
     "a map of maps": ({"map-of_maps": {"a": {"b": ["c"], "d": ["e"]}}}, {}, {"map-of_maps": {"a": {"b": ["f"]}}}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ Kind = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """An object that the API server takes; mutations start from it. `live` is what an apply of it gave."""
+    """An object that the API server takes; mutations start from it."""
 
     name: str
     body: Body
@@ -82,6 +83,7 @@ class Ground:
             if answer.accepted
         ]
 
+    @functools.cached_property
     def bases(self) -> list[Base]:
         """Custom objects: those of upstream files, of probes.yaml, and a few made from each schema."""
         found = [(str(sample), applied(sample)) for sample in self.samples if is_object(sample)]
@@ -97,6 +99,7 @@ class Ground:
             made += self.accepted(large_first, self.custom)[:4]
         return made
 
+    @functools.cached_property
     def core_bases(self) -> list[Base]:
         """Built-in objects, of upstream files and of core.yaml."""
         schemas = self.core_schemas()
