@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops.manifests.lines import Path
+from gitops.manifests.lines import Path, dotted
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.cel.rules import RuleTree
 from gitops.policy.schemas.answers import answers
@@ -33,6 +33,7 @@ from gitops.policy.verdicts import Judgement, Problem
 DEEPEST = 150
 """Levels of an object; Kubernetes' own kinds have about twenty."""
 _MOST_REPLICAS = 2**31 - 1
+_USUAL_SCALE = {"spec": ".spec.replicas", "status": ".status.replicas"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str
     problems += metadata_problems(new.get("metadata") or {}, live=None if live is None else live.get("metadata") or {})
     if kind.has_embedded:
         problems += embedded_problems(kind.schema, new)
-    problems += _replicas(header, new)
+    _sort(_replicas(header, new), problems, unchecked)
     if kind.rules is not None and not problems:
         _sort(kind.rules.check(new, live), problems, unchecked)
     return tuple(problems), tuple(dict.fromkeys(unchecked))
@@ -209,25 +210,34 @@ def _sort(found: Iterable[Problem | str], problems: list[Problem], unchecked: li
             unchecked.append(said)
 
 
-def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem]:
-    """Numbers that a scale subresource shows have to be such (apiextensions-apiserver, ValidateScaleSpec)."""
-    for dotted in header.scale.values():
-        path: Path = tuple(dotted.removeprefix(".").split("."))
-        value: Any = body
-        for at, segment in enumerate(path):
-            if value is None:
-                break
-            if not isinstance(value, dict):
-                yield Problem(path[:at], f"holds no field {segment}, but is of type {json_type(value)}", "scale")
-                break
-            if segment not in value:
-                break
-            value = value[segment]
-        else:
-            if type(value) is not int:
-                yield Problem(path, f"must be an integer, not {json_type(value)}", "scale")
-            elif not 0 <= value <= _MOST_REPLICAS:
-                yield Problem(path, f"should be between 0 and {_MOST_REPLICAS}", "scale")
+def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem | str]:
+    """Numbers that a scale subresource shows have to be such (apiextensions-apiserver, ValidateScaleSpec). An OpenAPI
+    document tells that there is one and not where its numbers are: a doubt then, where they usually are."""
+    known = header.scale or (_USUAL_SCALE if "scale" in header.subresources else {})
+    for where in known.values():
+        if problem := _no_number(tuple(where.removeprefix(".").split(".")), body):
+            yield (
+                problem
+                if header.scale
+                else f"{dotted(problem.path)} {problem.message} if the scale subresource shows it"
+            )
+
+
+def _no_number(path: Path, body: dict[str, Any]) -> Problem | None:
+    value: Any = body
+    for at, segment in enumerate(path):
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            return Problem(path[:at], f"holds no field {segment}, but is of type {json_type(value)}", "scale")
+        if segment not in value:
+            return None
+        value = value[segment]
+    if type(value) is not int:
+        return Problem(path, f"must be an integer, not {json_type(value)}", "scale")
+    if not 0 <= value <= _MOST_REPLICAS:
+        return Problem(path, f"should be between 0 and {_MOST_REPLICAS}", "scale")
+    return None
 
 
 # -- references --------------------------------------------------------------------------------------------------------
@@ -239,7 +249,7 @@ def _inlined(schema: Schema, definitions: Mapping[str, Schema], depth: int = 0) 
         raise UnusableSchema("it refers to itself")
     resolved, name = Types(definitions).resolved(schema)
     if name is not None and name.endswith(".ObjectMeta"):
-        return {"type": "object"}
+        return {}  # the server puts it there, also where the definition says nothing of metadata
     made = dict(resolved)
     if "properties" in made:
         made["properties"] = {n: _inlined(child, definitions, depth + 1) for n, child in made["properties"].items()}

@@ -20,6 +20,7 @@ from differential_kit.ground import NAMESPACE, Base, Ground, gvk_of
 from differential_kit.mutating import OPERATORS, Mutation, mutations
 
 from gitops.policy.schemas.schema_set import SchemaSet
+from gitops.policy.verdicts import Verdict
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.upstream, pytest.mark.timeout(3600)]
 
@@ -111,12 +112,18 @@ def test_new_custom_objects(ground: Ground) -> None:
 
 
 def test_definitions_and_openapi_give_the_same_verdicts(ground: Ground) -> None:
+    """But for two things that a document does not tell: limits of metadata, and where numbers of replicas are."""
     for change in changes_of(ground.bases, COUNT // 3):
         gvk = gvk_of((change.body["apiVersion"], change.body["kind"]))
-        one, other = ground.by_definitions.get(gvk), ground.by_openapi.get(gvk)
-        assert one is not None
-        assert other is not None
-        assert one.judge(change.body).verdict == other.judge(change.body).verdict, str(change)
+        by_definition, by_document = ground.by_definitions.get(gvk), ground.by_openapi.get(gvk)
+        assert by_definition is not None
+        assert by_document is not None
+        one, other = by_definition.judge(change.body), by_document.judge(change.body)
+        untold = [problem for problem in one.problems if problem.rule == "scale" or "metadata" in problem.path]
+        if untold and len(untold) == len(one.problems):
+            assert other.verdict is not Verdict.VALID or gvk.kind == "Probe", str(change)
+        else:
+            assert one.verdict is other.verdict, f"{change}\n{one}\n{other}"
 
 
 def test_built_in_objects(ground: Ground) -> None:
