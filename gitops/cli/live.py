@@ -131,7 +131,7 @@ class _Cluster:
             found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
         if compilation.complete:
             for key in sorted(self.parents):
-                if key not in units and key.workload not in compilation.held:
+                if key not in units and key.workload not in compilation.held and key not in compilation.refused:
                     found[key] = await self._deleted(self._objects, key, own=set(), declared=declared)
         return found
 

@@ -81,7 +81,7 @@ class Reporter:
         dirty_units = {*units, *(k for n in dirty_clusters if n in workers for k in workers[n].state.units)}
         dirty_workloads = {k.workload for k in dirty_units}
         if findings_changed:
-            dirty_workloads |= {*head.held, *self._workloads, *(k.workload for k in head.units)}
+            dirty_workloads |= {*head.troubled, *self._workloads, *(k.workload for k in head.units)}
             dirty_units |= {k for n in workers for k in workers[n].state.units}
             self._sweep(head, workers)
         held = _held_sentences(head)
@@ -111,7 +111,7 @@ class Reporter:
             self._workload(
                 workload,
                 instances.get(workload, ()),
-                known=versions is not None or workload in head.held,
+                known=versions is not None or workload in head.troubled,
                 version=", ".join(sorted(versions - {""})) if versions else "",
                 held=held.get(workload, ()),
             )
@@ -256,7 +256,7 @@ class Reporter:
             places = ("status/clusters/", "status/units/", f"{DRIFT_FOLDER}/")
             self._remove(f for f in self.files if f.startswith(places) and not f.startswith(folders))
             kinds = tuple(f"status/{kind}s/" for kind in WorkloadKind)
-            known = {*head.held, *(k.workload for k in head.units)}
+            known = {*head.troubled, *(k.workload for k in head.units)}
             live = {k.workload for worker in workers.values() for k in worker.state.units}
             there = {workload_path(w) for w in known | live}
             self._remove(f for f in self.files if f.startswith(kinds) and f not in there)
@@ -336,6 +336,6 @@ def _view(worker: ClusterWorker, key: UnitKey, state: UnitState) -> InstanceView
 def _held_sentences(head: Head) -> dict[WorkloadRef, tuple[str, ...]]:
     found: dict[WorkloadRef, list[str]] = {}
     for finding in head.compilation.errors:
-        if finding.workload is not None and finding.workload in head.held:
+        if finding.workload is not None and finding.workload in head.troubled:
             found.setdefault(finding.workload, []).append(str(finding))
     return {workload: tuple(sentences) for workload, sentences in found.items()}

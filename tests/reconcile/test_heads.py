@@ -49,12 +49,20 @@ class Repository:
         return function(*args, **kwargs)
 
     def compile(
-        self, tree: Tree, *, pins: Any, unheard: Any = frozenset(), only: frozenset[WorkloadRef] | None = None
+        self,
+        tree: Tree,
+        *,
+        pins: Any,
+        unheard: Any = frozenset(),
+        facts: Any = None,
+        only: frozenset[WorkloadRef] | None = None,
     ) -> Compilation:
+        """`facts` are here the keys of the units that their clusters refuse."""
         self.compiled.append((tree.commit, only))
         self.pins = pins
         units = {k: u for k, u in tree.units.items() if only is None or k.workload in only}
-        return Compilation(Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete)
+        refused = {key: units.pop(key) for key in facts or () if key in units}
+        return Compilation(Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete, refused=refused)
 
 
 class Bench:
@@ -71,8 +79,8 @@ class Bench:
         found: Unit = self.kit.unit(self.kit.desired(key.name, key=key), key=key, content=content, commit=content)
         return found
 
-    async def compile(self, commit: str, *parents: Any) -> Head:
-        head = await self.heads.compile(Commit(commit), {p.unit: p for p in parents})
+    async def compile(self, commit: str, *parents: Any, facts: Any = None) -> Head:
+        head = await self.heads.compile(Commit(commit), {p.unit: p for p in parents}, facts=facts)
         assert head is not None
         return head
 
