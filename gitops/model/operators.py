@@ -15,6 +15,7 @@ from gitops.model.documents import (
     LabelMetadata,
     NonBlank,
 )
+from gitops.model.onboarding import Detection
 from gitops.model.versions import OperatorVersion
 
 Scope = Literal["Namespaced", "Cluster"]
@@ -106,6 +107,7 @@ class OperatorTypeSpec(Document):
     textFields: Checked[list[TextField]] = []
     componentSets: Checked[list[ComponentSet]] = []
     fixedFields: Checked[list[FixedField]] = []
+    detection: Applied[Detection | None] = None
 
 
 class OperatorType(Document):

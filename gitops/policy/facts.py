@@ -23,6 +23,7 @@ class ClusterFacts:
     refused: Mapping[str, str] = field(default_factory=dict)
     """Operator types that may not be used there, each with its reason: the gate of their rights."""
     schemas: SchemaSet = NO_SCHEMAS
+    server_version: str = ""
 
     @property
     def digest(self) -> str:
@@ -34,6 +35,7 @@ class ClusterFacts:
             sorted(self.versions.items()),
             sorted(self.refused.items()),
             self.schemas.digest.hex(),
+            self.server_version,
         ]
         return digest(canonical_json(told)).hex()
 

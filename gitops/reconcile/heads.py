@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
-from gitops.model.identity import ClusterName, Commit, ObjectRef, UnitKey, WorkloadRef
+from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.plan import codes
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
@@ -51,6 +51,12 @@ class Head:
     def tells(self) -> tuple[object, ...]:
         """What status files say of the head itself, besides of its units."""
         return self.compilation.findings, self.troubled, self.units.keys()
+
+    def kinds_of(self, cluster: ClusterName) -> frozenset[GroupVersionKind]:
+        """Kinds that it declares for a cluster, also in what is refused there or not run."""
+        compiled = self.compilation
+        units = {**self.units, **compiled.units, **compiled.refused, **compiled.not_run}
+        return frozenset(o.gvk for key, unit in units.items() if key.cluster == cluster for o in unit.objects)
 
     def for_cluster(self, name: ClusterName, consent: Consent) -> Assignment:
         repository, document = self.compilation.repository, self.compilation.clusters.get(name)
