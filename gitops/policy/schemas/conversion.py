@@ -1,0 +1,200 @@
+"""A structural schema as JSON Schema (draft 7), so that a library decides as the API server's validator does.
+
+The validator is kube-openapi's (package validation/validate), and where it is not JSON Schema the difference is made
+here: null is held against type and enum only; `nullable`; int-or-string; formats have Kubernetes' meaning and others
+have none; patterns are Go's; limits with fractions are cut for integers. Unknown fields, defaults and lists with keys
+are not this module's: gitops/policy/schemas/typed.py and defaults.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema_rs
+
+from gitops.policy.schemas.formats import CLEAR, FORMATS, normalized
+from gitops.policy.schemas.patterns import ecma_pattern
+from gitops.policy.schemas.reading import Schema, UnusableSchema
+
+UNCHECKED = "unchecked:"
+"""Formats that start so match nothing: they stand for what cannot be checked, and an error of theirs is no problem."""
+_CUT = "cut-limits"
+_SAME_WORDS = (
+    *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems"),
+    *("minProperties", "maxProperties", "required"),
+)
+_COMBINED = ("allOf", "anyOf", "oneOf", "not")
+
+Validator = jsonschema_rs.Draft7Validator
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    validator: Validator
+    unchecked: tuple[str, ...]
+    """A sentence for each part that no object can be held against."""
+    patterns: Mapping[str, str]
+    """The schema's own patterns by those that the library has in their place."""
+
+
+def converted(schema: Schema) -> Converted:
+    """Compiles it. Raises UnusableSchema when the library does not take it."""
+    conversion = _Conversion()
+    made = conversion.schema(schema, negatable=False)
+    try:
+        return Converted(_compiled(made), tuple(sorted(conversion.unchecked)), conversion.patterns)
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise UnusableSchema("the schema library refuses it") from error
+
+
+def _compiled(made: Mapping[str, Any]) -> Validator:
+    """Never fetches: no schema here refers to another, and one that did would be refused."""
+    return Validator(
+        dict(made),
+        formats=dict(_PREDICATES),
+        validate_formats=True,
+        ignore_unknown_formats=False,
+        keywords={_CUT: _CutLimits},
+        pattern_options=jsonschema_rs.RegexOptions(),
+        registry=jsonschema_rs.Registry([]),
+        retriever=_refuse,
+    )
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError("schemas are never fetched")
+
+
+_PREDICATES: Mapping[str, Callable[[str], bool]] = {
+    **{f"k8s:{name}": predicate for name, predicate in FORMATS.items()},
+    **{f"{UNCHECKED}{name}": predicate for name, predicate in CLEAR.items()},
+    f"{UNCHECKED}pattern": lambda text: False,
+}
+
+
+class _Conversion:
+    """Gathers what cannot be checked; `negatable`: an error below may turn into its opposite above."""
+
+    def __init__(self) -> None:
+        self.unchecked: set[str] = set()
+        self.patterns: dict[str, str] = {}
+
+    def schema(self, schema: Schema, *, negatable: bool) -> dict[str, Any]:
+        made: dict[str, Any] = {word: schema[word] for word in _SAME_WORDS if word in schema}
+        made |= self._types(schema)
+        made |= _limits(schema)
+        if enum := schema.get("enum"):
+            values = [value for value in enum if value is not None]
+            made["enum" if values else "not"] = values or {}
+        conditions = self._strings(schema, negatable)
+        if "properties" in schema:
+            made["properties"] = {
+                name: self.schema(child, negatable=negatable) for name, child in schema["properties"].items()
+            }
+        if "items" in schema:
+            made["items"] = self.schema(schema["items"], negatable=negatable)
+        if isinstance(values := schema.get("additionalProperties"), dict):
+            made["additionalProperties"] = self.schema(values, negatable=negatable)
+        elif values is False:
+            made["additionalProperties"] = False
+        if combined := self._combined(schema):
+            conditions.append({"if": {"type": "null"}, "else": combined})
+        return made | ({"allOf": conditions} if conditions else {})
+
+    def _types(self, schema: Schema) -> dict[str, Any]:
+        types: list[Any] = [schema["type"]] if schema.get("type") else []
+        if schema.get("x-kubernetes-int-or-string"):
+            types = ["integer", "string"]
+        if not types:
+            return {}
+        return {"type": [*types, "null"] if schema.get("nullable") else types}
+
+    def _strings(self, schema: Schema, negatable: bool) -> list[dict[str, Any]]:
+        conditions: list[dict[str, Any]] = []
+        name = normalized(schema.get("format", ""))
+        if name in FORMATS:
+            conditions.append({"format": f"k8s:{name}"})
+        if name in CLEAR and negatable:
+            self.unchecked.add(f"format {name} inside anyOf, oneOf or not")
+        elif name in CLEAR:
+            conditions.append({"format": f"{UNCHECKED}{name}"})
+        if pattern := schema.get("pattern"):
+            translated = ecma_pattern(pattern)
+            if translated is not None and _compiles(translated):
+                conditions.append({"pattern": translated})
+                self.patterns[translated] = pattern
+            elif negatable:
+                self.unchecked.add("a pattern inside anyOf, oneOf or not that cannot be evaluated")
+            else:
+                conditions.append({"format": f"{UNCHECKED}pattern"})
+        return conditions
+
+    def _combined(self, schema: Schema) -> dict[str, Any]:
+        combined: dict[str, Any] = {}
+        for word in ("allOf", "anyOf", "oneOf"):
+            if schema.get(word):
+                combined[word] = [self.schema(part, negatable=word != "allOf") for part in schema[word]]
+        if "not" in schema:
+            combined["not"] = self.schema(schema["not"], negatable=True)
+        return combined
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        _compiled({"pattern": pattern})
+    except ValueError:
+        return False
+    return True
+
+
+# -- limits of numbers -------------------------------------------------------------------------------------------------
+
+
+def _limits(schema: Schema) -> dict[str, Any]:
+    """As JSON Schema's words; limits with fractions as a word of our own, for integers meet them cut to integers."""
+    limits: dict[str, Any] = {word: schema[word] for word in ("minimum", "maximum", "multipleOf") if word in schema}
+    if (
+        not all(float(limit).is_integer() and abs(limit) < 2**53 for limit in limits.values())
+        or limits.get("multipleOf", 1) <= 0
+    ):
+        told = limits | {word: True for word in ("exclusiveMinimum", "exclusiveMaximum") if schema.get(word)}
+        return {_CUT: told}
+    for word, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if word in limits and schema.get(exclusive):
+            limits[exclusive] = limits.pop(word)
+    return {word: int(limit) for word, limit in limits.items()}
+
+
+class _CutLimits:
+    """kube-openapi's MinimumNativeType, MaximumNativeType and MultipleOfNativeType."""
+
+    def __init__(self, parent: Mapping[str, Any], limits: dict[str, Any], path: list[str | int]) -> None:
+        self._limits = limits
+
+    def validate(self, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        kind = type(value)
+        if "minimum" in self._limits:
+            least = kind(self._limits["minimum"])
+            if value < least or (value == least and self._limits.get("exclusiveMinimum")):
+                raise ValueError(f"should be greater than or equal to {self._limits['minimum']}")
+        if "maximum" in self._limits:
+            most = kind(self._limits["maximum"])
+            if value > most or (value == most and self._limits.get("exclusiveMaximum")):
+                raise ValueError(f"should be less than or equal to {self._limits['maximum']}")
+        if "multipleOf" in self._limits:
+            self._multiple(value, kind(self._limits["multipleOf"]))
+
+    def _multiple(self, value: float, factor: float) -> None:
+        if factor <= 0:
+            raise ValueError("factor MultipleOf declared for it must be positive")
+        times = value // factor if isinstance(value, int) else (1 / factor * value if factor < 1 else value / factor)
+        if isinstance(value, int):
+            fits = times * factor == value
+        else:
+            fits = times.is_integer() or abs(times - int(times)) / max(abs(times) + abs(int(times)), 1e-300) < 1e-9
+        if not fits:
+            raise ValueError(f"should be a multiple of {self._limits['multipleOf']}")

@@ -1,0 +1,211 @@
+"""The verdict on one object: the API server's checks of a server-side apply, in its order.
+
+Types first (a failure there ends it), then defaults, metadata, the schema's values, embedded objects, numbers of
+replicas, and the rules in CEL when nothing else is wrong. Kinds of Kubernetes itself have types only; what Go code
+checks beyond them is in gitops/policy/schemas/native.py for the kinds where it is known in full.
+
+Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserver's registry/customresource.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops.manifests.lines import Path
+from gitops.model.identity import GroupVersionKind
+from gitops.policy.schemas.answers import answers
+from gitops.policy.schemas.conversion import Converted, converted
+from gitops.policy.schemas.defaults import fill_defaults
+from gitops.policy.schemas.kind_schema import Header, decoded
+from gitops.policy.schemas.metadata import OBJECT_META, embedded_problems, metadata_problems, with_metadata
+from gitops.policy.schemas.reading import Schema, UnusableSchema
+from gitops.policy.schemas.typed import TYPES, Types, json_type
+from gitops.policy.schemas.updates import merged, never, tolerance
+from gitops.policy.verdicts import Judgement, Problem
+
+DEEPEST = 150
+"""Levels of an object; Kubernetes' own kinds have about twenty."""
+_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp", "selfLink")
+_MOST_REPLICAS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    schema: Schema
+    types: Types
+    typed: Schema
+    """The schema with what every object has: apiVersion, kind and the types of metadata."""
+    values: Converted | None
+    has_defaults: bool
+    has_embedded: bool
+    has_rules: bool
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(content: bytes, builtin: bool) -> Compiled:
+    """A kind's schema ready to judge; the latest 64 are kept. Raises UnusableSchema."""
+    schema, definitions = decoded(content)
+    if builtin:
+        return Compiled(schema, Types(definitions), schema, None, False, False, False)
+    if definitions:
+        schema = _inlined(schema, definitions)
+    types = Types({**definitions, "ObjectMeta": OBJECT_META})
+    words = set(_words(schema))
+    present = ("default" in words, "x-kubernetes-embedded-resource" in words, "x-kubernetes-validations" in words)
+    return Compiled(schema, types, with_metadata(schema), converted(schema), *present)
+
+
+def _words(schema: Schema) -> Iterator[str]:
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        yield from part
+        waiting.extend(part.get("properties", {}).values())
+        waiting.extend(
+            child for word in ("items", "additionalProperties", "not") if isinstance(child := part.get(word), dict)
+        )
+        waiting.extend(child for word in ("allOf", "anyOf", "oneOf") for child in part.get(word, ()))
+
+
+def judge(
+    gvk: GroupVersionKind, content: bytes, header: Header, body: Mapping[str, Any], old: Mapping[str, Any] | None
+) -> Judgement:
+    try:
+        kind = compiled(content, header.builtin)
+    except UnusableSchema as error:
+        return Judgement(unchecked=(f"the schema of {gvk} cannot be used: {error}",))
+    try:
+        copy = _copied(body, 0)
+    except _TooDeep:
+        return Judgement(unchecked=(f"the object has more than {DEEPEST} levels",))
+    problems = tuple(_payload_problems(gvk, kind, copy))
+    if problems:
+        return Judgement(problems)
+    if header.builtin:
+        return Judgement(unchecked=(f"the API server checks more of a {gvk.kind} than its schema says",))
+    return _judge_custom(kind, header, copy, old)
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+class _TooDeep(ValueError):
+    pass
+
+
+def _copied(value: Any, depth: int) -> Any:
+    """As the server reads it: integers beyond 64 bits are floats there."""
+    if depth > DEEPEST:
+        raise _TooDeep
+    if isinstance(value, dict):
+        return {str(key): _copied(child, depth + 1) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copied(child, depth + 1) for child in value]
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return float(value) if abs(value) < 10**308 else float("inf")
+    return value
+
+
+def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any]) -> Iterator[Problem]:
+    for field, expected in (("apiVersion", gvk.api_version), ("kind", gvk.kind)):
+        if body.get(field) != expected:
+            yield Problem((field,), f"must be {expected}", TYPES)
+    yield from kind.types.problems(kind.typed, body, ())
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict):
+        yield Problem(("metadata", "name"), "Required value: name is required", "metadata")
+    elif metadata.get("managedFields"):
+        yield Problem(("metadata", "managedFields"), "metadata.managedFields must be nil", "metadata")
+
+
+# -- custom kinds ------------------------------------------------------------------------------------------------------
+
+
+def _judge_custom(kind: Compiled, header: Header, body: dict[str, Any], old: Mapping[str, Any] | None) -> Judgement:
+    if old is None:
+        return Judgement(*_results(kind, header, body, None))
+    live = _copied(old, 0)
+    # Fields that the live object has and `body` has not may be ours, then they go, or another's, then they stay.
+    kept = _results(kind, header, merged(live, body, kind.typed, kind.types), live)
+    gone = _results(kind, header, _with_identity(body, live), live)
+    problems = tuple(problem for problem in kept[0] if problem in gone[0])
+    unchecked = tuple(dict.fromkeys((*kept[1], *gone[1])))
+    if not problems and (kept[0] or gone[0]):
+        unchecked += ("what the live object becomes depends on who owns the fields that the manifest does not have",)
+    return Judgement(problems, unchecked)
+
+
+def _with_identity(body: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    theirs = live.get("metadata") or {}
+    kept = {field: theirs[field] for field in (*_BY_SERVER, "finalizers", "ownerReferences") if field in theirs}
+    return {**body, "metadata": {**kept, **(body.get("metadata") or {})}}
+
+
+def _results(
+    kind: Compiled, header: Header, new: dict[str, Any], live: dict[str, Any] | None
+) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    new = _copied(new, 0)
+    if kind.has_defaults:
+        fill_defaults(new, kind.schema)
+        if live is not None:
+            live = _copied(live, 0)
+            fill_defaults(live, kind.schema)
+    if "status" in header.subresources:
+        new.pop("status", None)
+        if live is not None and "status" in live:
+            new["status"] = live["status"]
+    assert kind.values is not None
+    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    found = list(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates))
+    problems = [problem for problem in found if isinstance(problem, Problem)]
+    unchecked = [sentence for sentence in found if isinstance(sentence, str)]
+    problems += metadata_problems(new.get("metadata") or {})
+    if kind.has_embedded:
+        problems += embedded_problems(kind.schema, new)
+    problems += _replicas(header, new)
+    if kind.has_rules and not problems:
+        unchecked.append("the rules of the schema (x-kubernetes-validations) are not evaluated")
+    return tuple(problems), (*kind.values.unchecked, *dict.fromkeys(unchecked))
+
+
+def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem]:
+    """Numbers that a scale subresource shows have to be such (apiextensions-apiserver, ValidateScaleSpec)."""
+    for dotted in header.scale.values():
+        path: Path = tuple(dotted.removeprefix(".").split("."))
+        value: Any = body
+        for at, segment in enumerate(path):
+            if not isinstance(value, dict):
+                yield Problem(path[:at], f"holds no field {segment}, but is of type {json_type(value)}", "scale")
+                value = None
+                break
+            if segment not in value:
+                value = None
+                break
+            value = value[segment]
+        else:
+            if type(value) is not int:
+                yield Problem(path, f"must be an integer, not {json_type(value)}", "scale")
+            elif not 0 <= value <= _MOST_REPLICAS:
+                yield Problem(path, f"should be between 0 and {_MOST_REPLICAS}", "scale")
+
+
+# -- references --------------------------------------------------------------------------------------------------------
+
+
+def _inlined(schema: Schema, definitions: Mapping[str, Schema], depth: int = 0) -> Schema:
+    """The schema of a custom kind out of an OpenAPI document, where only metadata is named elsewhere."""
+    if depth > 100:
+        raise UnusableSchema("it refers to itself")
+    resolved, name = Types(definitions).resolved(schema)
+    if name is not None and name.endswith(".ObjectMeta"):
+        return {"type": "object"}
+    made = dict(resolved)
+    if "properties" in made:
+        made["properties"] = {n: _inlined(child, definitions, depth + 1) for n, child in made["properties"].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(child := made.get(word), dict):
+            made[word] = _inlined(child, definitions, depth + 1)
+    return made

@@ -1,0 +1,84 @@
+"""What becomes of a live object when another is applied to it, and which parts of both are the same part.
+
+Merging is that of server-side apply (structured-merge-diff): fields of maps, items of keyed lists and of sets are kept
+where the applied object does not name them, all else is replaced. Ratcheting (KEP-4008): what breaks a rule may stay
+when it, or anything around it, is as it was; only fields and items of keyed lists are known to be the same part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gitops.manifests.canonical import same_json
+from gitops.manifests.lines import Path
+from gitops.policy.schemas.reading import Schema
+from gitops.policy.schemas.typed import Types, list_type
+
+_ABSENT = object()
+
+
+def merged(old: Any, new: Any, schema: Schema, types: Types) -> Any:
+    """`old` with `new` applied; fields that `new` no longer has stay, for nobody here knows whose they are."""
+    schema = types.resolved(schema)[0]
+    if isinstance(old, dict) and isinstance(new, dict) and schema.get("x-kubernetes-map-type") != "atomic":
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+        result = dict(old)
+        for key, value in new.items():
+            below = fields.get(key, others)
+            result[key] = (
+                merged(old[key], value, below if isinstance(below, dict) else {}, types) if key in old else value
+            )
+        return result
+    associative, keys = list_type(schema)
+    if isinstance(old, list) and isinstance(new, list) and associative:
+        return _merged_list(old, new, schema.get("items", {}), keys, types)
+    return new
+
+
+def _merged_list(old: list[Any], new: list[Any], items: Schema, keys: tuple[str, ...], types: Types) -> list[Any]:
+    if not keys:
+        return [*(item for item in old if item not in new), *new]
+    mine = {types.key_of(items, keys, item): item for item in new}
+    theirs = {types.key_of(items, keys, item): item for item in old}
+    kept = [item for key, item in theirs.items() if key not in mine]
+    return [*kept, *(merged(theirs[key], item, items, types) if key in theirs else item for key, item in mine.items())]
+
+
+def tolerance(schema: Schema, new: Any, old: Any, types: Types) -> Callable[[Path], bool]:
+    """Tells whether what is wrong at a path of `new` may stay so, `old` being the live object."""
+
+    def tolerates(path: Path) -> bool:
+        here, there, below = new, old, schema
+        if same_json(here, there):
+            return True
+        for at, segment in enumerate(path):
+            if at == 0 and segment in ("apiVersion", "kind"):
+                return False
+            here, there, below = _step(segment, here, there, below, types)
+            if there is _ABSENT:
+                return False
+            if same_json(here, there):
+                return True
+        return False
+
+    return tolerates
+
+
+def never(path: Path) -> bool:
+    return False
+
+
+def _step(segment: str | int, here: Any, there: Any, schema: Schema, types: Types) -> tuple[Any, Any, Schema]:
+    if isinstance(segment, int):
+        keys, items = list_type(schema)[1], schema.get("items", {})
+        if not isinstance(here, list) or not isinstance(there, list) or not keys or segment >= len(here):
+            return None, _ABSENT, {}
+        wanted = types.key_of(items, keys, here[segment])
+        matching = [item for item in there if types.key_of(items, keys, item) == wanted]
+        return here[segment], matching[0] if matching else _ABSENT, items
+    below = schema.get("properties", {}).get(segment, schema.get("additionalProperties"))
+    known = isinstance(here, dict) and isinstance(there, dict) and isinstance(below, dict)
+    if not known or segment not in here or segment not in there:
+        return None, _ABSENT, {}
+    return here[segment], there[segment], below
