@@ -148,9 +148,7 @@ class FactsReader:
 
     # -- OpenAPI -------------------------------------------------------------------------------------------------------
 
-    async def _described(
-        self, kinds: Iterable[GroupVersionKind], look: _Look
-    ) -> dict[GroupVersionKind, KindSchema]:
+    async def _described(self, kinds: Iterable[GroupVersionKind], look: _Look) -> dict[GroupVersionKind, KindSchema]:
         by_document: defaultdict[str, set[GroupVersionKind]] = defaultdict(set)
         for gvk in kinds:
             by_document[openapi.document_of(gvk)].add(gvk)

@@ -1,7 +1,7 @@
 """The part of an OpenAPI v3 document that describes some kinds, without decoding the rest of it.
 
-A group's document has megabytes, most of it descriptions of calls and of types that nobody asked for. What is not needed
-stays text, so that reading a document takes little more memory than its bytes, whatever a server sends.
+A group's document has megabytes, most of it descriptions of calls and of types that nobody asked for. What is not
+needed stays text, so that reading a document takes little more memory than its bytes, whatever a server sends.
 """
 
 from __future__ import annotations

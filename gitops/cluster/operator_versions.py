@@ -27,9 +27,7 @@ MOST_COPIES = 20
 Failed = Callable[[str, ApiError], None]
 
 
-async def operator_versions(
-    connection: Connection, types: Iterable[OperatorType], *, failed: Failed
-) -> dict[str, str]:
+async def operator_versions(connection: Connection, types: Iterable[OperatorType], *, failed: Failed) -> dict[str, str]:
     """Operator type → version, where it can be told. `failed` hears what could not be read. Raises RequestFailed when
     the cluster does not answer."""
     found: dict[str, str] = {}
@@ -52,11 +50,13 @@ async def _version(connection: Connection, name: str, detection: Detection, fail
         versions = {version for wanted, item in copies for version in told(wanted, item)}
         if versions:
             return versions.pop() if len(versions) == 1 else ""
-    if detection.definition is None:
+    annotated = detection.definition
+    if annotated is None:
         return ""
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + quote(detection.definition.definition, safe="")
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{quote(annotated.definition, safe='')}"
     body = await _read(connection, path, None, f"the definition of {name}", failed, accept=METADATA_ONLY)
-    return next(_version_of(_map(_map(body.get("metadata")).get("annotations")).get(detection.definition.annotation)), "")
+    annotations = _map(_map(body.get("metadata")).get("annotations"))
+    return next(_version_of(annotations.get(annotated.annotation)), "")
 
 
 async def _read(

@@ -32,8 +32,8 @@ from gitops.plan.loading import Loader
 from gitops.plan.repository_policies import read_policies
 from gitops.plan.tasks import TASK_FILE, TaskSource, compile_task, plan_task, read_task
 from gitops.plan.units import Compilation, Unit
-from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.plan.validating import NO_VERDICTS, Validator, Verdicts
+from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.policy.facts import NO_FACTS, Facts
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.registry import OperatorRegistry

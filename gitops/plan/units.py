@@ -95,9 +95,9 @@ class Compilation:
     """A whole tree compiled.
 
     `held` are workloads that have errors: their units are absent from `units` and stay at their last good commit.
-    `refused` are units with an object that their own cluster would not take; they too are absent from `units` and stay at
-    their last good commit, while the workload goes on elsewhere. `verdicts` are of the objects of every unit, in their
-    order, where somebody asked for them.
+    `refused` are units with an object that their own cluster would not take; they too are absent from `units` and stay
+    at their last good commit, while the workload goes on elsewhere. `verdicts` are of the objects of every unit, in
+    their order, where somebody asked for them.
     `complete` is False when something unreadable hides which workloads exist at all: nothing may then be pruned (I1).
     """
 

@@ -253,7 +253,7 @@ class _Report:
 
     def _refusals(self) -> Iterator[Finding]:
         for declared, problems in self._problems.items():
-            workload, gvk, _, name = declared
+            _, gvk, _, name = declared
             told = list(problems.items())
             for (problem, origin), clusters in told[:MOST_PROBLEMS]:
                 where = f"{spelled(problem.path)}: " if problem.path else ""
@@ -281,7 +281,9 @@ class _Report:
             clusters = _listed("cluster", noted.clusters)
             objects = _count(noted.objects, "object")
             if gap is _Gap.NOT_SERVED:
-                message = f"{objects} will wait: {clusters} {'does' if len(noted.clusters) == 1 else 'do'} not serve {gvk}"
+                message = (
+                    f"{objects} will wait: {clusters} {'does' if len(noted.clusters) == 1 else 'do'} not serve {gvk}"
+                )
                 if words:
                     message += f", but {words}"
                 yield finding(codes.NOT_SERVED, message, noted.origin)

@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from gitops.manifests.canonical import digest
 from gitops.manifests.raw import RawDocument
 from gitops.manifests.reading import read_documents
 from gitops.manifests.writing import yaml_text
 from gitops.model.catalogue import finding
-from gitops.model.documents import API_VERSION, ApiVersion, Applied, Checked, Document, Recorded
+from gitops.model.cluster_facts import Index, Served
+from gitops.model.documents import API_VERSION
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, GroupVersionKind
 from gitops.policy import codes
@@ -33,29 +34,6 @@ from gitops.policy.schemas.sources import schemas_of_definitions
 
 INDEX = "index.yaml"
 _HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
-
-Words = Annotated[str, StringConstraints(max_length=1000)]
-
-
-class Served(Document):
-    """Kinds of one API version."""
-
-    namespaced: Applied[list[Words]] = []
-    cluster: Applied[list[Words]] = []
-
-
-class Index(Document):
-    """schemas/<cluster>/index.yaml"""
-
-    apiVersion: Checked[ApiVersion]
-    kind: Checked[Literal["ClusterFacts"]]
-    cluster: Applied[Annotated[Words, Field(min_length=1)]]
-    serverVersion: Recorded[Words] = ""
-    operatorVersions: Applied[dict[Words, Words]] = {}
-    refusedOperators: Applied[dict[Words, Words]] = {}
-    served: Applied[dict[Words, Served] | None] = None
-    silent: Applied[list[Words]] = []
-    schemas: Applied[dict[Words, Words]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +174,3 @@ def _definitions(files: Mapping[str, bytes]) -> tuple[list[Mapping[str, Any]], l
 
 def _bad(origin: Origin, why: str) -> Finding:
     return finding(codes.BAD_SCHEMA_FILE, f"{origin.file} is not used: {why}", origin)
-
-

@@ -15,8 +15,8 @@ from gitops.cluster.claims import Claim
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, backoff
-from gitops.model.clusters import Cluster
 from gitops.cluster.facts import Reading
+from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, GroupVersionKind, ReconcilerName, UnitKey
 from gitops.policy.facts import ClusterFacts
 from gitops.readiness.aggregating import UnitMemory
@@ -62,10 +62,10 @@ class Contact:
 
 
 class ClusterWorker:
-    """`parents_known` is called when the cluster's parents were read: they pin instances. `facts_known` when the cluster
-    tells other things of itself than before. `touched` when something
-    that status files say may have changed (None: of the cluster itself). `identities` is shared by all workers.
-    `recall` says what status files tell of a unit from before this process."""
+    """`parents_known` is called when the cluster's parents were read: they pin instances. `facts_known` when the
+    cluster tells other things of itself than before. `touched` when something that status files say may have changed
+    (None: of the cluster itself). `identities` is shared by all workers. `recall` says what status files tell of a unit from
+    before this process."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""What is known of a cluster, kept up to date: read when a session takes over and whenever the cluster tells that it may
-have changed. At rest nothing is called.
+"""What is known of a cluster, kept up to date: read when a session takes over and whenever the cluster tells that it
+may have changed. At rest nothing is called.
 
 Definitions tell by their watch. Operators' Deployments are not watched: an operator that is replaced without its
 definitions is noticed at the next take-over, outage or change of a definition.

@@ -163,8 +163,8 @@ class Heads:
         return kept | await self._last_good(forgotten, parents)
 
     def _last(self, key: UnitKey, record: ParentRecord | None) -> Unit | None:
-        """The last good unit that is remembered. One of the present head was good only as long as less was known, unless
-        it is what runs there."""
+        """The last good unit that is remembered. One of the present head was good only as long as less was known,
+        unless it is what runs there."""
         unit = self._good.get(key)
         if unit is None or unit.commit != self._commit or (record and record.content_key == unit.content_key):
             return unit

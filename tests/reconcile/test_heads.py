@@ -62,7 +62,9 @@ class Repository:
         self.pins = pins
         units = {k: u for k, u in tree.units.items() if only is None or k.workload in only}
         refused = {key: units.pop(key) for key in facts or () if key in units}
-        return Compilation(Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete, refused=refused)
+        return Compilation(
+            Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete, refused=refused
+        )
 
 
 class Bench:
