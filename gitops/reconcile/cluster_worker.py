@@ -64,8 +64,8 @@ class Contact:
 class ClusterWorker:
     """`parents_known` is called when the cluster's parents were read: they pin instances. `facts_known` when the
     cluster tells other things of itself than before. `touched` when something that status files say may have changed
-    (None: of the cluster itself). `identities` is shared by all workers. `recall` says what status files tell of a unit from
-    before this process."""
+    (None: of the cluster itself). `identities` is shared by all workers. `recall` says what status files tell of a
+    unit from before this process."""
 
     def __init__(
         self,

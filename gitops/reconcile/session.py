@@ -281,7 +281,8 @@ class Session:
         """The cluster answers again: end the back-offs, and trust no socket of before."""
         self._renewal = asyncio.create_task(self._connection.renew(), name=f"renew {self._state.name}")
         self._watches.look_again()
-        self.facts.look()
+        if self._read_along:
+            self.facts.look()
         for key, unit in self._state.units.items():
             if unit.outcome.state is not SyncState.SYNCED:
                 self.queue.poke(key)

@@ -60,7 +60,7 @@ class _Definition:
 
 class Watches:
     """`on_event` gets every event of every watch, in order per watch; `on_sight` is called when what is known of a
-    kind changes, or why it is unknown; `on_definition` when a CRD came, went or changed. They run on the loop and must
+    kind changes, or why it is unknown; `on_definition` when a CRD came, went or changed after the first list. They run on the loop and must
     not block."""
 
     def __init__(
@@ -232,10 +232,12 @@ class Watches:
         if seen == known or (self.sight(Watch(DEFINITION, "")) is not Sight.SYNCED and not waiting):
             return  # listed again, or for the first time
         self._discovery.invalidate()
-        self._on_definition()
+        synced = self.sight(Watch(DEFINITION, "")) is Sight.SYNCED
+        if synced:
+            self._on_definition()
         if waiting:
             # A definition that was there already is served already: one look is enough to have missed nothing.
-            self._wake(looks=LOOKS if self.sight(Watch(DEFINITION, "")) is Sight.SYNCED else 1)
+            self._wake(looks=LOOKS if synced else 1)
         if known is None or not seen.same_schema(known):
             self._list_again(group)
 

@@ -63,6 +63,7 @@ class Desk:
             uid=f"uid-{name}",
             server_version="v1.34.0",
             may_write=True,
+            facts=None,
             serving=lambda key: None,
         )
         return worker
