@@ -15,7 +15,7 @@ from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.model.identity import GroupVersionKind, ObjectRef, WorkloadRef
 from gitops.model.kinds import CONFIG_MAP, DEFINITION, SECRET
-from gitops.model.operators import NameLimit
+from gitops.model.object_rules import NameLimit
 from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
@@ -28,6 +28,7 @@ from gitops.policy.annotations import (
 )
 from gitops.policy.credentials import looks_like
 from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
+from gitops.policy.operator_rules import manifest_problems
 from gitops.policy.registry import OperatorRegistry
 
 MAX_FINDINGS = 100
@@ -98,6 +99,8 @@ class _Judge:
         self._by_kind()
         self._fields()
         self._name_limits()
+        for code, message, path in manifest_problems(self.registry, self.ref.group_kind, self.body):
+            self.say(code, message, *path)
         return self.out
 
     # -- labels and annotations ---------------------------------------------------------------------------------------

@@ -85,9 +85,9 @@ class _Conversion:
         made: dict[str, Any] = {word: schema[word] for word in _SAME_WORDS if word in schema}
         made |= self._types(schema)
         made |= _limits(schema)
-        if enum := schema.get("enum"):
-            values = [value for value in enum if value is not None]
-            made["enum" if values else "not"] = values or {}
+        if enum := schema.get("enum"):  # null never fits one, even where it stands in it
+            options = [option for option in enum if option is not None]
+            made["enum" if options else "not"] = options or {}
         conditions = self._strings(schema, negatable)
         if "properties" in schema:
             made["properties"] = {
@@ -95,9 +95,9 @@ class _Conversion:
             }
         if "items" in schema:
             made["items"] = self.schema(schema["items"], negatable=negatable)
-        if isinstance(values := schema.get("additionalProperties"), dict):
-            made["additionalProperties"] = self.schema(values, negatable=negatable)
-        elif values is False:
+        if isinstance(others := schema.get("additionalProperties"), dict):
+            made["additionalProperties"] = self.schema(others, negatable=negatable)
+        elif others is False:
             made["additionalProperties"] = False
         if combined := self._combined(schema):
             conditions.append({"if": {"type": "null"}, "else": combined})

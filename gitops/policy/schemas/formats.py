@@ -118,6 +118,9 @@ def _is_hostname(text: str) -> bool:
 _HOST_KINDS = re.compile(r"[dls](?:-?[dls]{0,62})?|(?:[dls](?:[dls-]{0,61}[dls])?\.)+l{2,63}")
 
 
+_BARE_MAC = re.compile(r"(?:[0-9A-Fa-f]{12}|[0-9A-Fa-f]{16}|[0-9A-Fa-f]{40})")
+
+
 # -- times and texts ---------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +199,7 @@ FORMATS: Mapping[str, Callable[[str], bool]] = {
     "ipv4": lambda text: _ip(text) is not None and "." in text,
     "ipv6": lambda text: ":" in text and _ip(text, zeros=False) is not None,
     "cidr": _is_cidr,
-    "mac": lambda text: _MAC.fullmatch(text) is not None,
+    "mac": lambda text: _MAC.fullmatch(text) is not None or _BARE_MAC.fullmatch(text) is not None,
     "uuid": _uuid(),
     "uuid3": _uuid("3"),
     "uuid4": _uuid("4", "[89ab]"),
@@ -205,7 +208,7 @@ FORMATS: Mapping[str, Callable[[str], bool]] = {
     "isbn10": _is_isbn10,
     "isbn13": _is_isbn13,
     "creditcard": _is_credit_card,
-    "ssn": _matches(r"[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
+    "ssn": _matches(r"[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}"),
     "hexcolor": _matches("#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "rgbcolor": _matches(_RGB),
     "byte": _matches("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),  # not empty
@@ -219,6 +222,7 @@ FORMATS: Mapping[str, Callable[[str], bool]] = {
 
 CLEAR: Mapping[str, Callable[[str], bool]] = {
     "email": lambda text: not is_unclear_email(text),
+    "mac": lambda text: _BARE_MAC.fullmatch(text) is None,  # newer versions of Go take it
     "k8sshortname": lambda text: len(text) <= 63 and _short_name(text),  # before Kubernetes 1.34 nobody looks
     "k8slongname": lambda text: len(text) <= 253 and _long_name(text),
 }

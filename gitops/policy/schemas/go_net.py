@@ -26,19 +26,19 @@ def is_request_uri(text: str) -> bool:
     if found and rest.startswith("//"):
         authority, slash, path = rest[2:].partition("/")
         rest = slash + path
-        if not _is_authority(found[1].lower(), authority):
+        if not _is_authority(authority):
             return False
     return _ESCAPES.fullmatch(rest) is not None
 
 
-def _is_authority(scheme: str, authority: str) -> bool:
+def _is_authority(authority: str) -> bool:
     user, _, host = authority.rpartition("@")
     if not _USER.fullmatch(user) or not _ESCAPES.fullmatch(user):
         return False
     if "[" in host:
         inner, bracket, port = host[1:].rpartition("]")
         return host.rfind("[") == 0 and bool(bracket) and _is_port(port) and _is_literal(inner)
-    port_at = host.find(":") if scheme in ("http", "https") else host.rfind(":")
+    port_at = host.rfind(":")
     return _HOST.fullmatch(host) is not None and (port_at < 0 or _is_port(host[port_at:]))
 
 

@@ -86,7 +86,17 @@ def judge(
         return Judgement(problems)
     if header.builtin:
         return Judgement(unchecked=(f"the API server checks more of a {gvk.kind} than its schema says",))
-    return _judge_custom(kind, header, copy, old)
+    found = _judge_custom(kind, header, copy, old)
+    return Judgement(found.problems, (*_compared(copy, old), *found.unchecked))
+
+
+def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[str]:
+    """Fields that refuse the object unless the live one has the same; the live one may be another by now."""
+    for field in ("uid", "resourceVersion"):
+        if sent := body["metadata"].get(field):
+            live = (old or {}).get("metadata") or {}
+            if sent != live.get(field):
+                yield f"metadata.{field} has to be that of the live object"
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
@@ -97,13 +107,15 @@ class _TooDeep(ValueError):
 
 
 def _copied(value: Any, depth: int) -> Any:
-    """As the server reads it: integers beyond 64 bits are floats there."""
+    """As the server reads it, by way of YAML: 1.0 is an integer there, and one beyond 64 bits is a float."""
     if depth > DEEPEST:
         raise _TooDeep
     if isinstance(value, dict):
         return {str(key): _copied(child, depth + 1) for key, child in value.items()}
     if isinstance(value, list | tuple):
         return [_copied(child, depth + 1) for child in value]
+    if type(value) is float and value.is_integer() and abs(value) < 2**63:
+        return int(value)
     if type(value) is int and not -(2**63) <= value < 2**63:
         return float(value) if abs(value) < 10**308 else float("inf")
     return value
@@ -117,7 +129,7 @@ def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any
     metadata = body.get("metadata")
     if not isinstance(metadata, dict):
         yield Problem(("metadata", "name"), "Required value: name is required", "metadata")
-    elif metadata.get("managedFields"):
+    elif metadata.get("managedFields") is not None:
         yield Problem(("metadata", "managedFields"), "metadata.managedFields must be nil", "metadata")
 
 
@@ -177,12 +189,12 @@ def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem]:
         path: Path = tuple(dotted.removeprefix(".").split("."))
         value: Any = body
         for at, segment in enumerate(path):
+            if value is None:
+                break
             if not isinstance(value, dict):
                 yield Problem(path[:at], f"holds no field {segment}, but is of type {json_type(value)}", "scale")
-                value = None
                 break
             if segment not in value:
-                value = None
                 break
             value = value[segment]
         else:

@@ -109,8 +109,8 @@ def _named(metadata: Mapping[str, Any], path: Path, rule: str) -> Iterator[Probl
     else:
         yield Problem((*path, "name"), "Required value: name is required", _RULE)
     if prefix := metadata.get("generateName"):
-        # A trailing dash is meant: the server puts characters behind it.
-        whole = prefix[:-1] + "a" if rule != "segment" and prefix.endswith("-") else prefix
+        # A trailing dash is meant, for the server puts characters behind it: apimachinery, maskTrailingDash.
+        whole = prefix[:-2] + "a" if rule != "segment" and len(prefix) > 1 and prefix.endswith("-") else prefix
         yield from _said(check(whole), (*path, "generateName"))
 
 

@@ -147,7 +147,7 @@ class _Translator:
             end = self.text.find("\\E", self.at)
             quoted = self.text[self.at + 1 : end if end >= 0 else None]
             self.at = end + 2 if end >= 0 else len(self.text)
-            return "(?:" + "".join(_literal(ord(char), flags) for char in quoted) + ")"
+            return "".join(_literal(ord(char), flags) for char in quoted)
         found = self._class_escape(flags)
         if isinstance(found, int):
             return _literal(found, flags)

@@ -142,6 +142,8 @@ def _expected(declared: str, form: str, value: object) -> str | None:
         return "expected map"
     if declared == "array":
         return "expected list"
+    if declared == "integer" and type(value) is float:  # those that are integers have been made such
+        return "expected an integer of 64 bits"
     if declared in ("integer", "number"):
         return None if type(value) in (int, float) else "expected numeric (int or float)"
     if declared == "boolean":
