@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*"""
@@ -52,6 +52,19 @@ class Work:
         growth = (self.copies / self.macros + 1) ** self.macros if self.macros else self.copies + 1
         return float(rounds * growth * (longest + self.length + items))
 
+
+@dataclass(slots=True)
+class Uses:
+    """Fields that an expression can reach, by their names in CEL; `whole` keeps everything."""
+
+    whole: bool = False
+    fields: dict[str, Uses] = field(default_factory=dict)
+
+    def below(self, name: str) -> Uses:
+        return EVERYTHING if self.whole else self.fields[name]
+
+
+EVERYTHING = Uses(whole=True)
 
 Times = Callable[[tuple[str, ...]], str | None]
 """What the schema says of a path of fields from `self`: `timestamp`, `duration`; `below` when such a value is further
@@ -107,6 +120,24 @@ class Tokens:
 
     def mentions(self, name: str) -> bool:
         return any(token == name for _, token in self.names())
+
+    def note_uses(self, variables: frozenset[str], uses: Uses) -> None:
+        """Add the fields that are read of the variables."""
+        for at, name in self.names():
+            if name not in variables:
+                continue
+            node, after = uses, at + 1
+            while self.tokens[after : after + 1] in (
+                [
+                    ".",
+                ],
+                [".?"],
+            ) and after + 1 < len(self.tokens):
+                if self.tokens[after + 2 : after + 3] == ["("]:
+                    break  # a method
+                node = node.fields.setdefault(self.tokens[after + 1], Uses())
+                after += 2
+            node.whole = True
 
     def work(self) -> Work:
         ends: list[int] = []
@@ -233,6 +264,8 @@ class _Rewriter:
             path, kind = (*path, self._tokens[at + 1]), after
             text, at = f"{text}.{path[-1]}", at + 2
         if kind == "plain" or kind is None or self._is_compared(start, at) or self._is_asked_for(start, at):
+            return text, at
+        if optional and self._tokens[at : at + 2] == [".", "hasValue"]:
             return text, at
         if kind == "below" or optional:
             raise SyntaxUnknownError(f"points in time or durations below {'.'.join([name, *path])}")

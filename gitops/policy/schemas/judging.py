@@ -10,7 +10,7 @@ Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserve
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from gitops.policy.schemas.conversion import Converted, converted
 from gitops.policy.schemas.defaults import fill_defaults
 from gitops.policy.schemas.kind_schema import Header, decoded
 from gitops.policy.schemas.metadata import OBJECT_META, embedded_problems, metadata_problems, with_metadata
+from gitops.policy.schemas.native import common_problems, complete, undecided
 from gitops.policy.schemas.reading import Schema, UnusableSchema
 from gitops.policy.schemas.typed import TYPES, Types, json_type
 from gitops.policy.schemas.updates import merged, never, tolerance
@@ -49,7 +50,7 @@ def compiled(content: bytes, builtin: bool) -> Compiled:
     """A kind's schema ready to judge; the latest 64 are kept. Raises UnusableSchema."""
     schema, definitions = decoded(content)
     if builtin:
-        return Compiled(schema, Types(definitions), schema, None, False, False, False)
+        return Compiled(schema, Types(definitions, native=True), schema, None, False, False, False)
     if definitions:
         schema = _inlined(schema, definitions)
     types = Types({**definitions, "ObjectMeta": OBJECT_META})
@@ -84,10 +85,41 @@ def judge(
     problems = tuple(_payload_problems(gvk, kind, copy))
     if problems:
         return Judgement(problems)
-    if header.builtin:
-        return Judgement(unchecked=(f"the API server checks more of a {gvk.kind} than its schema says",))
-    found = _judge_custom(kind, header, copy, old)
+    results = _native(gvk) if header.builtin else _custom(kind, header)
+    if old is None:
+        found = Judgement(*results(copy, None))
+    else:
+        found = _over(results, copy, _copied(old, 0), kind)
     return Judgement(found.problems, (*_compared(copy, old), *found.unchecked))
+
+
+Results = tuple[tuple[Problem, ...], tuple[str, ...]]
+"""Problems, and sentences on what was not checked."""
+Check = Callable[[dict[str, Any], dict[str, Any] | None], Results]
+"""Of an object as it will be, and of the live one."""
+
+
+def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled) -> Judgement:
+    """Fields that the live object has and `body` has not may be ours, then they go, or another's, then they stay."""
+    kept = check(merged(live, body, kind.typed, kind.types), live)
+    gone = check(_with_identity(body, live), live)
+    both = {_wherever(problem) for problem in kept[0]}
+    problems = tuple(problem for problem in gone[0] if _wherever(problem) in both)
+    unchecked = tuple(dict.fromkeys((*kept[1], *gone[1])))
+    if not problems and (kept[0] or gone[0]):
+        unchecked += ("what the live object becomes depends on who owns the fields that the manifest does not have",)
+    return Judgement(problems, unchecked)
+
+
+def _wherever(problem: Problem) -> tuple[object, ...]:
+    """Items of lists have other positions among those of the live object."""
+    return tuple(None if isinstance(part, int) else part for part in problem.path), problem.message, problem.rule
+
+
+def _with_identity(body: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    theirs = live.get("metadata") or {}
+    kept = {field: theirs[field] for field in (*_BY_SERVER, "finalizers", "ownerReferences") if field in theirs}
+    return {**body, "metadata": {**kept, **(body.get("metadata") or {})}}
 
 
 def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[str]:
@@ -136,29 +168,24 @@ def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any
 # -- custom kinds ------------------------------------------------------------------------------------------------------
 
 
-def _judge_custom(kind: Compiled, header: Header, body: dict[str, Any], old: Mapping[str, Any] | None) -> Judgement:
-    if old is None:
-        return Judgement(*_results(kind, header, body, None))
-    live = _copied(old, 0)
-    # Fields that the live object has and `body` has not may be ours, then they go, or another's, then they stay.
-    kept = _results(kind, header, merged(live, body, kind.typed, kind.types), live)
-    gone = _results(kind, header, _with_identity(body, live), live)
-    problems = tuple(problem for problem in kept[0] if problem in gone[0])
-    unchecked = tuple(dict.fromkeys((*kept[1], *gone[1])))
-    if not problems and (kept[0] or gone[0]):
-        unchecked += ("what the live object becomes depends on who owns the fields that the manifest does not have",)
-    return Judgement(problems, unchecked)
+def _custom(kind: Compiled, header: Header) -> Check:
+    return lambda new, live: _results(kind, header, new, live)
 
 
-def _with_identity(body: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    theirs = live.get("metadata") or {}
-    kept = {field: theirs[field] for field in (*_BY_SERVER, "finalizers", "ownerReferences") if field in theirs}
-    return {**body, "metadata": {**kept, **(body.get("metadata") or {})}}
+def _native(gvk: GroupVersionKind) -> Check:
+    whole = complete(gvk)
+
+    def check(new: dict[str, Any], live: dict[str, Any] | None) -> Results:
+        problems = list(common_problems(gvk, new))
+        if whole is None:
+            return tuple(problems), (f"the API server checks more of a {gvk.kind} than its schema says",)
+        problems += whole(new, live)
+        return tuple(problems), tuple(undecided(new)) if live is None else ()
+
+    return check
 
 
-def _results(
-    kind: Compiled, header: Header, new: dict[str, Any], live: dict[str, Any] | None
-) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str, Any] | None) -> Results:
     new = _copied(new, 0)
     if kind.has_defaults:
         fill_defaults(new, kind.schema)

@@ -23,10 +23,15 @@ _ANYTHING = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 
 
 class Types:
-    """The types of a kind; `definitions` are what `$ref`s name."""
+    """The types of a kind; `definitions` are what `$ref`s name.
 
-    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+    `native`: objects are decoded into Go types, which takes no fractions for integers and cuts what is too large. Of
+    custom kinds the schema's values refuse fractions, and numbers beyond 64 bits are no integers.
+    """
+
+    def __init__(self, definitions: Mapping[str, Schema], *, native: bool = False) -> None:
         self._definitions = definitions
+        self._native = native
 
     def problems(self, schema: Schema, value: object, path: Path, *, keeps: bool = False) -> Iterator[Problem]:
         """`keeps`: unknown fields are kept, as a schema above says."""
@@ -41,6 +46,8 @@ class Types:
             yield from self._map(schema, value, path, keeps)
         elif declared in ("", "array") and isinstance(value, list):
             yield from self._list(schema, value, path, keeps)
+        elif declared == "integer" and type(value) is float and value.is_integer() != self._native:
+            yield Problem(path, "expected an integer of 64 bits, got number", TYPES)
         elif wrong := _expected(declared, schema.get("format", ""), value):
             yield Problem(path, f"{wrong}, got {json_type(value)}", TYPES)
 
@@ -142,8 +149,6 @@ def _expected(declared: str, form: str, value: object) -> str | None:
         return "expected map"
     if declared == "array":
         return "expected list"
-    if declared == "integer" and type(value) is float:  # those that are integers have been made such
-        return "expected an integer of 64 bits"
     if declared in ("integer", "number"):
         return None if type(value) in (int, float) else "expected numeric (int or float)"
     if declared == "boolean":

@@ -50,7 +50,7 @@ def tolerance(schema: Schema, new: Any, old: Any, types: Types) -> Callable[[Pat
 
     def tolerates(path: Path) -> bool:
         here, there, below = new, old, schema
-        if same_json(here, there):
+        if _unchanged(here, there, below, types):
             return True
         for at, segment in enumerate(path):
             if at == 0 and segment in ("apiVersion", "kind"):
@@ -58,11 +58,26 @@ def tolerance(schema: Schema, new: Any, old: Any, types: Types) -> Callable[[Pat
             here, there, below = _step(segment, here, there, below, types)
             if there is _ABSENT:
                 return False
-            if same_json(here, there):
+            if _unchanged(here, there, below, types):
                 return True
         return False
 
     return tolerates
+
+
+def _unchanged(here: Any, there: Any, schema: Schema, types: Types) -> bool:
+    """As the server compares: what its schema does not name is never the same, however equal (CachedDeepEqual)."""
+    maps = isinstance(here, dict) and isinstance(there, dict)
+    keyed = isinstance(here, list) and isinstance(there, list) and bool(list_type(schema)[1])
+    if not maps and not keyed:
+        return same_json(here, there)
+    if len(here) != len(there):
+        return False
+    for segment in here if maps else range(len(here)):
+        child, other, below = _step(segment, here, there, schema, types)
+        if other is _ABSENT or not _unchanged(child, other, below, types):
+            return False
+    return True
 
 
 def never(path: Path) -> bool:
@@ -73,6 +88,8 @@ def _step(segment: str | int, here: Any, there: Any, schema: Schema, types: Type
     if isinstance(segment, int):
         keys, items = list_type(schema)[1], schema.get("items", {})
         if not isinstance(here, list) or not isinstance(there, list) or not keys or segment >= len(here):
+            return None, _ABSENT, {}
+        if not all(key in (here[segment] or ()) for key in keys):
             return None, _ABSENT, {}
         wanted = types.key_of(items, keys, here[segment])
         matching = [item for item in there if types.key_of(items, keys, item) == wanted]

@@ -62,9 +62,11 @@ class Asking:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def refusal(self, collection: str, body: Mapping[str, Any], *, keep: bool = False) -> str | None:
+    def refusal(
+        self, collection: str, body: Mapping[str, Any], *, keep: bool = False, manager: str = "differential"
+    ) -> str | None:
         """Why the server refuses the object; None when it takes it."""
-        query = {"fieldManager": "differential", "force": "true", "fieldValidation": "Strict"}
+        query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
         if not keep:
             query["dryRun"] = "All"
         metadata = body.get("metadata")

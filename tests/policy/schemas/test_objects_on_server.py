@@ -61,7 +61,7 @@ OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
 METADATA: list[dict[str, Any]] = [
     *({"name": name} for name in ("a", "A", "a.b", "a..b", "-a", "a_b", "é", "a" * 253, "a" * 254, "1", "a-", "a.-b")),
     *({"name": "x", "generateName": name} for name in ("a-", "A-", "a", "a.", "a_", "")),
-    *({"name": "x", "labels": {key: "v"}} for key in ("a", "a/b", "/b", "a/", "a/b/c", "A/b", "a b", "", "é", "a" * 64)),
+    *({"name": "x", "labels": {key: "v"}} for key in ("a", "a/b", "/b", "a/", "a/b/c", "A/b", "a b", "", "a" * 64)),
     *({"name": "x", "labels": {"k": value}} for value in ("", "a", "a b", "-a", "a" * 64, "é", "1", "a_b.c-d", "a/b")),
     *({"name": "x", "labels": {"k": value}} for value in (1, None, True, [], {})),
     *({"name": "x", "labels": labels} for labels in (None, {}, [], "a", {"x" * 250 + ".de/k": "v"})),
@@ -70,8 +70,8 @@ METADATA: list[dict[str, Any]] = [
     {"name": "x", "annotations": {"k": "x" * (256 * 1024)}},
     {"name": "x", "annotations": {"k": "é" * (128 * 1024)}},
     *({"name": "x", "finalizers": finalizers} for finalizers in ([], ["a"], ["a/b"], ["a b"], [""], ["a", "a"])),
-    *({"name": "x", "finalizers": finalizers} for finalizers in ([None], [1], ["orphan", "foregroundDeletion"], None)),
-    *({"name": "x", "ownerReferences": owners} for owners in ([], [OWNER], [OWNER, OWNER], [{**OWNER, "uid": ""}], None)),
+    *({"name": "x", "finalizers": finalizers} for finalizers in ([None], [1], ["orphan", "foregroundDeletion"])),
+    *({"name": "x", "ownerReferences": owners} for owners in ([], [OWNER], [OWNER, OWNER], [{**OWNER, "uid": ""}])),
     *(
         {"name": "x", "ownerReferences": [{**OWNER, **more}]}
         for more in (

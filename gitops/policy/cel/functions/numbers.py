@@ -87,7 +87,7 @@ _SEMVER = re.compile(
 
 def _semver(text: str, normalize: bool = False) -> Opaque:
     found = _SEMVER.match(_normalized(text) if normalize else text)
-    if found is None or any(int(number) >= 2**64 for number in found.groups()[:3]):
+    if found is None or any(len(number) > 20 or int(number) >= 2**64 for number in found.groups()[:3]):
         raise CallError("no semantic version")
     return opaque("semver", version=".".join(found.groups()[:3]), pre=found[4] or "")
 
@@ -116,7 +116,7 @@ def _part(position: int) -> Any:
 def _precedence(version: Opaque) -> tuple[Any, ...]:
     """Semantic Versioning 2.0.0, section 11."""
     pre = version["pre"].split(".") if version["pre"] else []
-    parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in pre]
+    parts = [(0, len(part), part) if part.isdigit() else (1, 0, part) for part in pre]
     return *map(int, version["version"].split(".")), not pre, parts
 
 
