@@ -27,7 +27,7 @@ _MEANINGS = {
     Exit.USAGE: "The command could not start: wrong arguments or settings, an unreadable folder or repository.",
     Exit.CHANGES: "`plan --exit-code`: no errors, and something would change.",
     Exit.INCOMPLETE: "`apply --once`: a unit was refused, is waiting, or its cluster could not be reached; "
-    "`plan`: a cluster could not be asked; `status`: not every unit is ready.",
+    "`plan`, `schemas pull`: a cluster could not be asked; `status`: not every unit is ready.",
     Exit.DEFECT: "A defect of gitops itself, with a traceback: please report it.",
     Exit.INTERRUPTED: "Stopped by a second Ctrl-C before a clean stop was done.",
 }

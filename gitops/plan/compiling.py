@@ -36,8 +36,8 @@ from gitops.plan.validating import NO_VERDICTS, Validator, Verdicts
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.policy.facts import NO_FACTS, Facts
 from gitops.policy.placement import NO_PINS, Pins
+from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.schemas.schema_set import NO_SCHEMAS, SchemaSet
 
 _NOT_RUN = frozenset({WorkloadKind.TASK})
 """Kinds that are compiled and not applied by this version."""
@@ -75,10 +75,10 @@ class Statistics:
 class Compiler:
     """Compiles one tree after another; not thread-safe."""
 
-    def __init__(self, registry: OperatorRegistry, schemas: SchemaSet = NO_SCHEMAS) -> None:
-        """`schemas` hold for every cluster that tells none of its own."""
+    def __init__(self, registry: OperatorRegistry, files: Published = NOTHING_PUBLISHED) -> None:
+        """`files` have schemas for what clusters do not tell."""
         self._registry = registry
-        self._validator = Validator(schemas)
+        self._validator = Validator(files)
         self._loader = Loader()
         self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()

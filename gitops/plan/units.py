@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,13 @@ class Compilation:
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What held workloads name at this commit, where all of it can be read: it may have moved there."""
+
+    def judged(self) -> Iterator[tuple[Unit, DesiredObject, Verdict]]:
+        """Every object of every unit, refused ones too, with its verdict; one that nobody asked for is unverified."""
+        for key, unit in sorted({**self.units, **self.refused, **self.not_run}.items()):
+            verdicts = self.verdicts.get(key) or (Verdict.UNVERIFIED,) * len(unit.objects)
+            for item, verdict in zip(unit.objects, verdicts, strict=True):
+                yield unit, item, verdict
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -23,6 +23,7 @@ from gitops.plan.ordering import defined_kind
 from gitops.plan.units import PART_OF_LABEL, DesiredObject, Unit
 from gitops.policy import codes
 from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts
+from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.schemas.kind_schema import KindSchema
 from gitops.policy.schemas.schema_set import NO_SCHEMAS, SchemaSet
 from gitops.policy.schemas.sources import schemas_of_definitions
@@ -74,9 +75,9 @@ class _Judged:
 
 
 class Validator:
-    """Remembers what it found; a Compiler has one. `files` are schemas that people named, for every cluster."""
+    """Remembers what it found; a Compiler has one. `files`: schemas for what clusters do not tell."""
 
-    def __init__(self, files: SchemaSet = NO_SCHEMAS) -> None:
+    def __init__(self, files: Published = NOTHING_PUBLISHED) -> None:
         self._files = files
         self._judgements: OrderedDict[tuple[bytes, bytes], Judgement] = OrderedDict()
         self._units: dict[UnitKey, _Judged] = {}
@@ -88,7 +89,8 @@ class Validator:
             by_cluster[unit.key.cluster].append(unit)
         report, before, self._units = _Report(documents), self._units, {}
         for cluster, own in sorted(by_cluster.items()):
-            known = _Known(facts.get(cluster, NOTHING_KNOWN), self._files, own)
+            copied = self._files.facts.get(cluster, NOTHING_KNOWN).schemas
+            known = _Known(facts.get(cluster, NOTHING_KNOWN), copied.overlaid(self._files.schemas), own)
             for unit in own:
                 judged = before.get(unit.key)
                 if judged is None or judged.objects is not unit.objects or judged.knowledge != known.digest:

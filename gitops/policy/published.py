@@ -38,12 +38,14 @@ _HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What files say: of clusters, and beside that for all of them."""
+    """What files say: of single clusters, and beside that for all of them (`schemas`)."""
 
     facts: Mapping[ClusterName, ClusterFacts] = field(default_factory=dict)
     schemas: SchemaSet = NO_SCHEMAS
     findings: tuple[Finding, ...] = ()
 
+
+NOTHING_PUBLISHED = Published()
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from gitops.model.object_rules import (
 )
 from gitops.model.operators import ChildKind, OperatorKind, OperatorType, OperatorTypeSpec
 from gitops.overlays.parts import Parts
-from gitops.policy.rule_expressions import compiled
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
 
 DATA_FOLDER = "_data"

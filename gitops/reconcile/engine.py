@@ -40,7 +40,7 @@ class Engine:
         self._source = source
         self._connector = connector
         self._context = context
-        self._heads = Heads(source, Compiler(context.registry))
+        self._heads = Heads(source, Compiler(context.registry, context.files))
         self.workers: dict[ClusterName, ClusterWorker] = {}
         self._identities: dict[ClusterUid, ClusterName] = {}
         self._leaving: dict[ClusterName, asyncio.Task[None]] = {}

@@ -53,10 +53,9 @@ class Head:
         return self.compilation.findings, self.troubled, self.units.keys()
 
     def kinds_of(self, cluster: ClusterName) -> frozenset[GroupVersionKind]:
-        """Kinds that it declares for a cluster, also in what is refused there or not run."""
-        compiled = self.compilation
-        units = {**self.units, **compiled.units, **compiled.refused, **compiled.not_run}
-        return frozenset(o.gvk for key, unit in units.items() if key.cluster == cluster for o in unit.objects)
+        """Kinds that it declares for a cluster, and those that stay there."""
+        kept = (unit for key, unit in self.units.items() if key.cluster == cluster)
+        return kinds_of(self.compilation, cluster).union(o.gvk for unit in kept for o in unit.objects)
 
     def for_cluster(self, name: ClusterName, consent: Consent) -> Assignment:
         repository, document = self.compilation.repository, self.compilation.clusters.get(name)
@@ -72,6 +71,12 @@ class Head:
             opaque=held - self.named.keys(),
             mode=Mode.ENFORCE if document is None else Mode(document.spec.mode),
         )
+
+
+def kinds_of(compilation: Compilation, cluster: ClusterName) -> frozenset[GroupVersionKind]:
+    """Kinds that are declared for a cluster, also in what is refused there or not run."""
+    units = {**compilation.units, **compilation.refused, **compilation.not_run}
+    return frozenset(o.gvk for key, unit in units.items() if key.cluster == cluster for o in unit.objects)
 
 
 MOST_DIGITS = 9

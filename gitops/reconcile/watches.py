@@ -60,8 +60,8 @@ class _Definition:
 
 class Watches:
     """`on_event` gets every event of every watch, in order per watch; `on_sight` is called when what is known of a
-    kind changes, or why it is unknown; `on_definition` when a CRD came, went or changed after the first list. They run on the loop and must
-    not block."""
+    kind changes, or why it is unknown; `on_definition` when a CRD came, went or changed after the first list. They run
+    on the loop and must not block."""
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from gitops.policy.published import Published, read_published
 from gitops.source.paths import check_path
 
 DEFAULT_FOLDER = Path(".gitops/schemas")
@@ -27,8 +28,15 @@ def default_folders(repository: Path) -> list[Path]:
     return [folder] if folder.is_dir() else []
 
 
+def load_published(places: Iterable[Path], *, repository: Path | None = None) -> Published:
+    """What files and folders say of clusters; those in the repository are shown by their path there. Raises OSError."""
+    files = read_schema_files(places)
+    prefix = f"{repository.as_posix()}/" if repository is not None else ""
+    return read_published({path.removeprefix(prefix): content for path, content in files.items()})
+
+
 def read_schema_files(places: Iterable[Path]) -> dict[str, bytes]:
-    """Path as it is to be shown → content, of files and of all files below folders.
+    """Path → content, of files and of all files below folders.
 
     Raises OSError for a place that cannot be read, or when there is too much.
     """
