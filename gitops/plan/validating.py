@@ -90,7 +90,7 @@ class Validator:
         report, before, self._units = _Report(documents), self._units, {}
         for cluster, own in sorted(by_cluster.items()):
             copied = self._files.facts.get(cluster, NOTHING_KNOWN).schemas
-            known = _Known(facts.get(cluster, NOTHING_KNOWN), copied.overlaid(self._files.schemas), own)
+            known = _Known(facts.get(cluster, NOTHING_KNOWN), self._files.schemas.overlaid(copied), own)
             for unit in own:
                 judged = before.get(unit.key)
                 if judged is None or judged.objects is not unit.objects or judged.knowledge != known.digest:

@@ -11,6 +11,9 @@ import gitops.overlays.codes
 import gitops.plan.codes
 import gitops.policy.codes
 from gitops.model.trees import EntryKind
+from gitops.plan.compiling import Compiler
+from gitops.policy.published import read_published
+from gitops.policy.registry import OperatorRegistry
 
 FUNCTION = "functions/chat/function.yaml"
 DEPLOYMENT = "functions/chat/deployment.yaml"
@@ -67,8 +70,14 @@ def content(value: str | dict[str, str] | None) -> str | EntryKind | None:
 
 
 @pytest.mark.parametrize("case", DATA, ids=lambda case: case["id"])
-def test_finding(compile_small, case):
-    findings = compile_small({path: content(value) for path, value in case["files"].items()}).findings
+def test_finding(compile_small, small, case):
+    files = {path: content(value) for path, value in case.get("files", {}).items()}
+    if "published" in case:
+        known = read_published({path: text.encode() for path, text in case["published"].items()})
+        compiler = Compiler(OperatorRegistry.shipped(), known)
+        findings = [*known.findings, *compiler.compile(small(files), facts=known.facts).findings]
+    else:
+        findings = compile_small(files).findings
     places = [str(f.origin) for f in findings if f.code == case["code"]]
     assert case["at"] in places, "\n".join(map(str, findings))
 
