@@ -101,7 +101,3 @@ class Correlation:
 
     def _below(self, new: Any, old: Any, schema: Schema) -> Correlation:
         return Correlation(None if old is MISSING else (new, old, schema), self.pair)
-
-    def of_ancestors(self) -> Correlation:
-        """For rules inside allOf, which are not told apart."""
-        return Correlation(None, self.above)

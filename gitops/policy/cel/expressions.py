@@ -89,12 +89,12 @@ class Expression:
         try:
             result = self._program.eval(activation=activation)
             if result.type() == cel.Type.ERROR:
-                raise _error(str(result.value()))
+                raise _error(str(result.value()), self.text)
             return result.plain_value()
         except EvaluationError:
             raise
         except Exception as error:  # see compile()
-            raise _error(str(error)) from error
+            raise _error(str(error), self.text) from error
 
 
 @dataclass(slots=True)
@@ -151,12 +151,13 @@ _SAID = (
 )
 
 
-def _error(message: str) -> EvaluationError:
-    """The engine's words as those of an API server (cel-go), and without values, which may be secret."""
+def _error(message: str, text: str) -> EvaluationError:
+    """The engine's words as those of an API server (cel-go), and without values, which may be secret: a key is shown
+    when the expression has it."""
     if any(word in message for word in _GAVE_UP):
         return NotEvaluatedError(_reason(message))
     if found := _NO_KEY.search(message):
-        return EvaluationError(f"no such key: {found[1]}")
+        return EvaluationError(f"no such key: {found[1]}" if found[1] in text else "no such key")
     if found := _NO_INDEX.search(message):
         return EvaluationError(f"index out of bounds: {found[1]}")
     return EvaluationError(next((ours for theirs, ours in _SAID if theirs in message), "an error of a function"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from gitops.policy.cel.functions import addresses, formats, lists, numbers, texts, urls
+from gitops.policy.cel.functions import addresses, formats, lists, numbers, printing, texts, urls
 from gitops.policy.cel.functions.declaring import Function
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -16,6 +16,7 @@ FUNCTIONS: tuple[Function, ...] = (
     *urls.FUNCTIONS,
     *formats.FUNCTIONS,
     *texts.FUNCTIONS,
+    *printing.FUNCTIONS,
 )
 
 _TYPES = {
@@ -24,6 +25,8 @@ _TYPES = {
     "double": cel.Type.DOUBLE,
     "bool": cel.Type.BOOL,
     "dyn": cel.Type.DYN,
+    "duration": cel.Type.DURATION,
+    "timestamp": cel.Type.TIMESTAMP,
     "list": cel.Type.List(cel.Type.DYN),
     "map": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
 }

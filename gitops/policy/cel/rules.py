@@ -53,7 +53,6 @@ class Node:
     root: bool
     rules: tuple[Rule, ...] = ()
     uses: Uses = field(default_factory=Uses)
-    all_of: list[Node] = field(default_factory=list)
     fields: dict[str, Node] = field(default_factory=dict)
     values: Node | None = None
     items: Node | None = None
@@ -69,7 +68,16 @@ class RuleTree:
     @staticmethod
     def of(schema: Schema) -> RuleTree:
         builder = _Builder()
-        return RuleTree(builder.node(schema, schema, root=True), builder.count)
+        return RuleTree(builder.node(schema, root=True), builder.count)
+
+    def problems(self) -> Iterator[CompileProblem]:
+        """Rules that cannot be checked."""
+        nodes = [self.top]
+        while nodes:
+            node = nodes.pop()
+            if node is not None:
+                yield from (rule.expression for rule in node.rules if isinstance(rule.expression, CompileProblem))
+                nodes += [*node.fields.values(), node.values, node.items]
 
     def check(self, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Iterator[Problem | str]:
         """What the rules refuse in `new`, over the live object `old` if there is one; a sentence for each doubt.
@@ -102,31 +110,22 @@ class _Builder:
         self.count = 0
         self._times = TimesOf()
 
-    def node(self, validation: Any, schema: Any, *, root: bool = False) -> Node | None:
-        """`validation` has the rules, `schema` the structure: two things inside allOf. None where no rule is."""
-        if not isinstance(validation, Mapping) or not isinstance(schema, Mapping):
+    def node(self, schema: Any, *, root: bool = False) -> Node | None:
+        """None where no rule is. Rules inside allOf and the like do not exist: they would be "not structural"."""
+        if not isinstance(schema, Mapping) or not is_visible(schema):
             return None
-        root = root or bool(schema.get("x-kubernetes-embedded-resource"))
-        node = Node(schema, root)
-        node.rules = self._rules(validation, node)
-        for name, child in (validation.get("properties") or {}).items():
-            known = (schema.get("properties") or {}).get(name)
-            if known is not None and is_visible(known) and (below := self.node(child, known)):
+        node = Node(schema, root or bool(schema.get("x-kubernetes-embedded-resource")))
+        node.rules = self._rules(node)
+        for name, child in (schema.get("properties") or {}).items():
+            if below := self.node(child):
                 node.fields[name] = below
-        values = values_schema(schema)
-        if values is not None and is_visible(values):
-            node.values = self.node(values_schema(validation) or {}, values)
-        items = schema.get("items")
-        if isinstance(items, Mapping) and is_visible(items):
-            node.items = self.node(validation.get("items") or {}, items)
-        for part in validation.get("allOf") or ():
-            if below := self.node(part, schema, root=root):
-                node.all_of.append(below)
-        return node if node.rules or node.fields or node.values or node.items or node.all_of else None
+        node.values = self.node(values_schema(schema))
+        node.items = self.node(schema.get("items"))
+        return node if node.rules or node.fields or node.values or node.items else None
 
-    def _rules(self, validation: Schema, node: Node) -> tuple[Rule, ...]:
+    def _rules(self, node: Node) -> tuple[Rule, ...]:
         rules = []
-        for entry in validation.get("x-kubernetes-validations") or ():
+        for entry in node.schema.get("x-kubernetes-validations") or ():
             self.count += 1
             if self.count <= MOST_RULES and isinstance(entry, Mapping) and str(entry.get("rule") or "").strip():
                 rules.append(self._rule(entry, node))
@@ -195,8 +194,6 @@ class _Check:
             return
         if node.rules:
             yield from self._rules(node, path, new, old, before)
-        for part in node.all_of:
-            yield from self._node(part, path, new, old, before.of_ancestors())
         if isinstance(new, list) and node.items is not None:
             others = items_by_key(old, node.schema)
             for at, item in enumerate(new):

@@ -27,7 +27,10 @@ _ONE_VARIABLE = frozenset(
 _LISTS = {"transformList": "{}", "transformMap": "k8s_map({})", "transformMapEntry": "k8s_merge({})"}
 _TRUTHS = {"all": "all", "exists": "exists", "existsOne": "exists_one", "exists_one": "exists_one"}
 _MACROS = _ONE_VARIABLE | _LISTS.keys()
-_TO_REWRITE = frozenset({"replace", "join", "validate", "named", "sortBy", *_LISTS, *_TRUTHS})
+_METHODS = frozenset({"replace", "join", "split", "substring", "indexOf", "lastIndexOf", "format", "getMilliseconds"})
+"""Methods that the engine has, and cel-go differently: ours are called instead."""
+_FUNCTIONS = frozenset({"string", "bool"})
+_TO_REWRITE = frozenset({"validate", "named", "sortBy", *_METHODS, *_FUNCTIONS, *_LISTS, *_TRUTHS})
 
 ITERATIONS = 10_000
 """Of the engine, for one evaluation."""
@@ -184,6 +187,8 @@ class _Rewriter:
                 if token == "(" and operand and len(out) - chain >= 3 and out[-2] == ".":
                     out[chain:] = [self._call("".join(out[chain:-2]), out[-1], self._arguments(at + 1, close))]
                 else:
+                    if token == "(" and operand and len(out) == chain + 1 and out[-1] in _FUNCTIONS:
+                        out[-1] = f"k8s_{out[-1]}"
                     out.append(token + self.span(at + 1, close) + self._tokens[close])
                 operand, at = True, close + 1
             elif kind == "mark" and token in (".", ".?") and at + 1 < end:
@@ -216,7 +221,7 @@ class _Rewriter:
         return [*arguments, self.span(start, end)] if start < end or arguments else []
 
     def _call(self, receiver: str, name: str, arguments: list[str]) -> str:
-        if name in ("replace", "join"):
+        if name in _METHODS:
             name = f"k8s_{name}"
         call = f"{receiver}.{name}({', '.join(arguments)})"
         if len(arguments) == 1 and (name == "validate" or (receiver, name) == ("format", "named")):

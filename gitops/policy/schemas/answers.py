@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import jsonschema_rs
 
 from gitops.manifests.lines import Path
 from gitops.policy.schemas.conversion import UNCHECKED
+from gitops.policy.schemas.number_words import RULES, supported
 from gitops.policy.verdicts import Problem
 
 Error = jsonschema_rs.ValidationError
@@ -35,7 +35,8 @@ def answers(errors: Iterable[Error], patterns: Mapping[str, str], tolerates: Tol
         if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
             yield Problem((*path, kind.property), "Required value", "required")
         else:
-            yield Problem(path, _words(error, patterns), _RULES.get(kind.name, kind.name))
+            rule = RULES[kind.keyword] if isinstance(kind, jsonschema_rs.ValidationErrorKind.Custom) else kind.name
+            yield Problem(path, _words(error, patterns), rule)
 
 
 def _path(error: Error) -> Path:
@@ -65,8 +66,7 @@ def _words(error: Error, patterns: Mapping[str, str]) -> str:
         case "type":
             return f"must be of type {_types(error)}"
         case "enum":
-            options = ", ".join(json.dumps(option, ensure_ascii=False) for option in kind.options[:50])
-            return f"Unsupported value: supported values: {options}"
+            return supported(kind.options)
         case "pattern":
             return f"should match '{patterns.get(kind.pattern, kind.pattern)}'"
         case "format":
@@ -109,4 +109,3 @@ _OTHER_WORDS = {
     "uniqueItems": "shouldn't contain duplicates",
     "additionalProperties": "holds keys that are forbidden",
 }
-_RULES = {"custom": "limits", "enum": "enum"}

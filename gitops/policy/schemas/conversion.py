@@ -15,12 +15,12 @@ from typing import Any
 import jsonschema_rs
 
 from gitops.policy.schemas.formats import CLEAR, FORMATS, normalized
+from gitops.policy.schemas.number_words import KEYWORDS, enum, limits
 from gitops.policy.schemas.patterns import ecma_pattern
 from gitops.policy.schemas.reading import Schema, UnusableSchema
 
 UNCHECKED = "unchecked:"
 """Formats that start so match nothing: they stand for what cannot be checked, and an error of theirs is no problem."""
-_CUT = "cut-limits"
 _SAME_WORDS = (
     *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems"),
     *("minProperties", "maxProperties", "required"),
@@ -56,7 +56,7 @@ def _compiled(made: Mapping[str, Any]) -> Validator:
         formats=dict(_PREDICATES),
         validate_formats=True,
         ignore_unknown_formats=False,
-        keywords={_CUT: _CutLimits},
+        keywords=dict(KEYWORDS),
         pattern_options=jsonschema_rs.RegexOptions(),
         registry=jsonschema_rs.Registry([]),
         retriever=_refuse,
@@ -84,11 +84,11 @@ class _Conversion:
     def schema(self, schema: Schema, *, negatable: bool) -> dict[str, Any]:
         made: dict[str, Any] = {word: schema[word] for word in _SAME_WORDS if word in schema}
         made |= self._types(schema)
-        made |= _limits(schema)
-        if enum := schema.get("enum"):  # null never fits one, even where it stands in it
-            options = [option for option in enum if option is not None]
-            made["enum" if options else "not"] = options or {}
+        made |= limits(schema)
+        made |= enum(schema)
         conditions = self._strings(schema, negatable)
+        if "integer" in made.get("type", ()):  # floats beyond 64 bits are integers for the library
+            conditions.append({"minimum": -(2**63), "maximum": 2**63 - 1})
         if "properties" in schema:
             made["properties"] = {
                 name: self.schema(child, negatable=negatable) for name, child in schema["properties"].items()
@@ -99,7 +99,7 @@ class _Conversion:
             made["additionalProperties"] = self.schema(others, negatable=negatable)
         elif others is False:
             made["additionalProperties"] = False
-        if combined := self._combined(schema):
+        if combined := self._combined(schema, negatable):
             conditions.append({"if": {"type": "null"}, "else": combined})
         return made | ({"allOf": conditions} if conditions else {})
 
@@ -107,8 +107,8 @@ class _Conversion:
         types: list[Any] = [schema["type"]] if schema.get("type") else []
         if schema.get("x-kubernetes-int-or-string"):
             types = ["integer", "string"]
-        if not types:
-            return {}
+        if not types:  # what has a format has to be a text all the same, or a list, which is held against nothing
+            return {"type": ["string", "array", "null"]} if normalized(schema.get("format", "")) in FORMATS else {}
         return {"type": [*types, "null"] if schema.get("nullable") else types}
 
     def _strings(self, schema: Schema, negatable: bool) -> list[dict[str, Any]]:
@@ -131,11 +131,11 @@ class _Conversion:
                 conditions.append({"format": f"{UNCHECKED}pattern"})
         return conditions
 
-    def _combined(self, schema: Schema) -> dict[str, Any]:
+    def _combined(self, schema: Schema, negatable: bool) -> dict[str, Any]:
         combined: dict[str, Any] = {}
         for word in ("allOf", "anyOf", "oneOf"):
             if schema.get(word):
-                combined[word] = [self.schema(part, negatable=word != "allOf") for part in schema[word]]
+                combined[word] = [self.schema(part, negatable=negatable or word != "allOf") for part in schema[word]]
         if "not" in schema:
             combined["not"] = self.schema(schema["not"], negatable=True)
         return combined
@@ -147,54 +147,3 @@ def _compiles(pattern: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-# -- limits of numbers -------------------------------------------------------------------------------------------------
-
-
-def _limits(schema: Schema) -> dict[str, Any]:
-    """As JSON Schema's words; limits with fractions as a word of our own, for integers meet them cut to integers."""
-    limits: dict[str, Any] = {word: schema[word] for word in ("minimum", "maximum", "multipleOf") if word in schema}
-    if (
-        not all(float(limit).is_integer() and abs(limit) < 2**53 for limit in limits.values())
-        or limits.get("multipleOf", 1) <= 0
-    ):
-        told = limits | {word: True for word in ("exclusiveMinimum", "exclusiveMaximum") if schema.get(word)}
-        return {_CUT: told}
-    for word, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if word in limits and schema.get(exclusive):
-            limits[exclusive] = limits.pop(word)
-    return {word: int(limit) for word, limit in limits.items()}
-
-
-class _CutLimits:
-    """kube-openapi's MinimumNativeType, MaximumNativeType and MultipleOfNativeType."""
-
-    def __init__(self, parent: Mapping[str, Any], limits: dict[str, Any], path: list[str | int]) -> None:
-        self._limits = limits
-
-    def validate(self, value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return
-        kind = type(value)
-        if "minimum" in self._limits:
-            least = kind(self._limits["minimum"])
-            if value < least or (value == least and self._limits.get("exclusiveMinimum")):
-                raise ValueError(f"should be greater than or equal to {self._limits['minimum']}")
-        if "maximum" in self._limits:
-            most = kind(self._limits["maximum"])
-            if value > most or (value == most and self._limits.get("exclusiveMaximum")):
-                raise ValueError(f"should be less than or equal to {self._limits['maximum']}")
-        if "multipleOf" in self._limits:
-            self._multiple(value, kind(self._limits["multipleOf"]))
-
-    def _multiple(self, value: float, factor: float) -> None:
-        if factor <= 0:
-            raise ValueError("factor MultipleOf declared for it must be positive")
-        times = value // factor if isinstance(value, int) else (1 / factor * value if factor < 1 else value / factor)
-        if isinstance(value, int):
-            fits = times * factor == value
-        else:
-            fits = times.is_integer() or abs(times - int(times)) / max(abs(times) + abs(int(times)), 1e-300) < 1e-9
-        if not fits:
-            raise ValueError(f"should be a multiple of {self._limits['multipleOf']}")

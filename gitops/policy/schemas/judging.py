@@ -10,12 +10,13 @@ Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserve
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind
+from gitops.policy.cel.rules import RuleTree
 from gitops.policy.schemas.answers import answers
 from gitops.policy.schemas.conversion import Converted, converted
 from gitops.policy.schemas.defaults import fill_defaults
@@ -42,7 +43,7 @@ class Compiled:
     values: Converted | None
     has_defaults: bool
     has_embedded: bool
-    has_rules: bool
+    rules: RuleTree | None
 
 
 @functools.lru_cache(maxsize=64)
@@ -50,13 +51,14 @@ def compiled(content: bytes, builtin: bool) -> Compiled:
     """A kind's schema ready to judge; the latest 64 are kept. Raises UnusableSchema."""
     schema, definitions = decoded(content)
     if builtin:
-        return Compiled(schema, Types(definitions, native=True), schema, None, False, False, False)
+        return Compiled(schema, Types(definitions, native=True), schema, None, False, False, None)
     if definitions:
         schema = _inlined(schema, definitions)
     types = Types({**definitions, "ObjectMeta": OBJECT_META})
     words = set(_words(schema))
-    present = ("default" in words, "x-kubernetes-embedded-resource" in words, "x-kubernetes-validations" in words)
-    return Compiled(schema, types, with_metadata(schema), converted(schema), *present)
+    rules = RuleTree.of(schema) if "x-kubernetes-validations" in words else None
+    has_embedded = "x-kubernetes-embedded-resource" in words
+    return Compiled(schema, types, with_metadata(schema), converted(schema), "default" in words, has_embedded, rules)
 
 
 def _words(schema: Schema) -> Iterator[str]:
@@ -198,16 +200,25 @@ def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str
             new["status"] = live["status"]
     assert kind.values is not None
     tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
-    found = list(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates))
-    problems = [problem for problem in found if isinstance(problem, Problem)]
-    unchecked = [sentence for sentence in found if isinstance(sentence, str)]
+    problems: list[Problem] = []
+    unchecked: list[str] = list(kind.values.unchecked)
+    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    _sort(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates), problems, unchecked)
     problems += metadata_problems(new.get("metadata") or {})
     if kind.has_embedded:
         problems += embedded_problems(kind.schema, new)
     problems += _replicas(header, new)
-    if kind.has_rules and not problems:
-        unchecked.append("the rules of the schema (x-kubernetes-validations) are not evaluated")
-    return tuple(problems), (*kind.values.unchecked, *dict.fromkeys(unchecked))
+    if kind.rules is not None and not problems:
+        _sort(kind.rules.check(new, live), problems, unchecked)
+    return tuple(problems), tuple(dict.fromkeys(unchecked))
+
+
+def _sort(found: Iterable[Problem | str], problems: list[Problem], unchecked: list[str]) -> None:
+    for said in found:
+        if isinstance(said, Problem):
+            problems.append(said)
+        else:
+            unchecked.append(said)
 
 
 def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from gitops.manifests.lines import Path
 from gitops.policy.schemas.reading import Schema
 from gitops.policy.verdicts import Problem
 
-TYPES = "types"
+TYPES = "type"
 """Rule of the problems found here, but for unknown fields and equal keys."""
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _ANYTHING = "io.k8s.apimachinery.pkg.runtime.RawExtension"
@@ -25,8 +25,7 @@ _ANYTHING = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 class Types:
     """The types of a kind; `definitions` are what `$ref`s name.
 
-    `native`: objects are decoded into Go types, which takes no fractions for integers and cuts what is too large. Of
-    custom kinds the schema's values refuse fractions, and numbers beyond 64 bits are no integers.
+    `native`: objects are decoded into Go types, which takes no fractions for integers (and cuts what is too large).
     """
 
     def __init__(self, definitions: Mapping[str, Schema], *, native: bool = False) -> None:
@@ -46,8 +45,8 @@ class Types:
             yield from self._map(schema, value, path, keeps)
         elif declared in ("", "array") and isinstance(value, list):
             yield from self._list(schema, value, path, keeps)
-        elif declared == "integer" and type(value) is float and value.is_integer() != self._native:
-            yield Problem(path, "expected an integer of 64 bits, got number", TYPES)
+        elif self._native and declared == "integer" and type(value) is float and not value.is_integer():
+            yield Problem(path, "expected integer, got number", TYPES)
         elif wrong := _expected(declared, schema.get("format", ""), value):
             yield Problem(path, f"{wrong}, got {json_type(value)}", TYPES)
 

@@ -29,6 +29,8 @@ PATHS = {
 }
 NOT_UTF8 = base64.b64encode(b"\xff" * 10).decode()
 MEGABYTE = "x" * (1 << 20)
+DOCKER = "kubernetes.io/dockerconfigjson"
+TWO_PORTS = [{"port": 80, "name": "a"}, {"port": 80, "protocol": "UDP", "name": "b"}]
 
 
 def pod(**more: Any) -> dict[str, Any]:
@@ -72,9 +74,9 @@ CASES: dict[str, tuple[str, dict[str, Any], Verdict]] = {
     "secret_text": ("Secret", {"data": {"a": "not base64"}}, X),
     "secret_tls": ("Secret", {"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.key": ""}}, V),
     "secret_tls_half": ("Secret", {"type": "kubernetes.io/tls", "data": {"tls.crt": "YQ=="}}, X),
-    "secret_docker": ("Secret", {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "{}"}}, V),
-    "secret_docker_list": ("Secret", {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "[]"}}, X),
-    "secret_docker_none": ("Secret", {"type": "kubernetes.io/dockerconfigjson"}, X),
+    "secret_docker": ("Secret", {"type": DOCKER, "stringData": {".dockerconfigjson": "{}"}}, V),
+    "secret_docker_list": ("Secret", {"type": DOCKER, "stringData": {".dockerconfigjson": "[]"}}, X),
+    "secret_docker_none": ("Secret", {"type": DOCKER}, X),
     "secret_dockercfg": ("Secret", {"type": "kubernetes.io/dockercfg", "stringData": {".dockercfg": "{"}}, X),
     "secret_ssh": ("Secret", {"type": "kubernetes.io/ssh-auth", "stringData": {"ssh-privatekey": "x"}}, V),
     "secret_ssh_empty": ("Secret", {"type": "kubernetes.io/ssh-auth", "stringData": {"ssh-privatekey": ""}}, X),
@@ -96,7 +98,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Verdict]] = {
     "service": ("Service", {"spec": {"ports": [{"port": 80}]}}, U),
     "service_name": ("Service", {"metadata": {"name": "a.b"}, "spec": {"ports": [{"port": 80}]}}, X),
     "service_ports_twice": ("Service", {"spec": {"ports": [{"port": 80}, {"port": 80}]}}, X),
-    "service_ports_differ": ("Service", {"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 80, "protocol": "UDP", "name": "b"}]}}, U),
+    "service_ports_differ": ("Service", {"spec": {"ports": TWO_PORTS}}, U),
     "deployment": ("Deployment", {"spec": pod()}, U),
     "deployment_replicas_wrap": ("Deployment", {"spec": {**pod(), "replicas": 2**40}}, U),  # read as 0
     "deployment_replicas_float": ("Deployment", {"spec": {**pod(), "replicas": 1e19}}, U),

@@ -104,10 +104,6 @@ def _masked(cidr: Opaque) -> Opaque:
     return opaque("cidr", network=str(ip_network(f"{address}/{length}", strict=False)))
 
 
-def _string(value: Opaque) -> str:
-    return str(value["address"] if fields_of(value, "ip", "cidr")["@type"] == "ip" else value["network"])
-
-
 FUNCTIONS = (
     Function("ip", ("string",), "map", _ip, member=False),
     Function("isIP", ("string",), "bool", _valid(_parse), member=False),
@@ -118,7 +114,6 @@ FUNCTIONS = (
     Function("isLinkLocalMulticast", ("map",), "bool", _link_local_multicast),
     Function("isLinkLocalUnicast", ("map",), "bool", _link_local_unicast),
     Function("isGlobalUnicast", ("map",), "bool", _global_unicast),
-    Function("string", ("map",), "string", _string, member=False),
     Function("cidr", ("string",), "map", _cidr, member=False),
     Function("isCIDR", ("string",), "bool", _valid(_parse_network), member=False),
     Function("containsIP", ("map", "string"), "bool", _contains_ip),

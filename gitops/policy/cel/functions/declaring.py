@@ -15,7 +15,7 @@ Opaque = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`takes` and `gives` are names of the engine's types: string int bool double list map dyn."""
+    """`takes` and `gives` are names of the engine's types: string int bool double list map dyn …"""
 
     name: str
     takes: tuple[str, ...]

@@ -23,7 +23,13 @@ _INT64 = 2**63
 # -- quantities --------------------------------------------------------------------------------------------------------
 
 
+_NO_DIGITS = re.compile(r"(?!\Z)[+-]?\.?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]{1,9})\Z")
+"""Go's ParseQuantity takes a suffix without a number for zero."""
+
+
 def _quantity(text: str) -> Opaque:
+    if found := _NO_DIGITS.match(text):
+        return _made(0, whole=found[1] not in ("n", "u", "m") and "-" not in found[1])
     try:
         value, whole = quantity_value(text)
     except QuantityTooLargeError as error:

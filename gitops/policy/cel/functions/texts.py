@@ -1,4 +1,4 @@
-"""Functions of texts: RE2 searches, and the two functions of the strings library whose results can grow without end."""
+"""Functions of texts: RE2 searches, and those of the strings library that the engine has differently or without bounds."""
 
 from __future__ import annotations
 
@@ -32,6 +32,43 @@ def _join(parts: list[Any], separator: str = "") -> str:
     if sum(map(len, parts)) + len(parts) * len(separator) > LONGEST_TEXT:
         raise GaveUpError("a text becomes too long")
     return separator.join(parts)
+
+
+def _split(text: str, mark: str, limit: int = -1) -> list[str]:
+    """Go's strings.SplitN; without a mark, characters."""
+    if limit == 0:
+        return []
+    if mark:
+        return text.split(mark, limit - 1 if limit > 0 else -1)
+    cut = len(text) if limit < 0 else limit - 1
+    return [*text[:cut], *([text[cut:]] if text[cut:] else [])]
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    end = len(text) if end is None else end
+    if not 0 <= start <= end <= len(text):
+        raise CallError("index out of range")
+    return text[start:end]
+
+
+def _index(text: str, part: str, start: int = 0) -> int:
+    """From `start` on; beyond the text there is nothing, which is no error."""
+    if not part:
+        return start
+    if start < 0:
+        raise CallError("index out of range")
+    return text.find(part, start)
+
+
+def _last_index(text: str, part: str, start: int | None = None) -> int:
+    """From `start` backwards."""
+    if not part:
+        return len(text) if start is None else start
+    if start is None:
+        return text.rfind(part)
+    if start < 0:
+        raise CallError("index out of range")
+    return -1 if start >= len(text) else text.rfind(part, 0, start + len(part))
 
 
 def _find(text: str, pattern: str) -> str:
@@ -109,8 +146,16 @@ FUNCTIONS = (
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), "list", _find_all),
     Function("findAll", ("string", "string", "int"), "list", _find_all),
+    Function("k8s_substring", ("string", "int"), "string", _substring),
+    Function("k8s_substring", ("string", "int", "int"), "string", _substring),
+    Function("k8s_indexOf", ("string", "string"), "int", _index),
+    Function("k8s_indexOf", ("string", "string", "int"), "int", _index),
+    Function("k8s_lastIndexOf", ("string", "string"), "int", _last_index),
+    Function("k8s_lastIndexOf", ("string", "string", "int"), "int", _last_index),
     Function("k8s_replace", ("string", "string", "string"), "string", _replace),
     Function("k8s_replace", ("string", "string", "string", "int"), "string", _replace),
+    Function("k8s_split", ("string", "string"), "list", _split),
+    Function("k8s_split", ("string", "string", "int"), "list", _split),
     Function("k8s_join", ("list",), "string", _join),
     Function("k8s_join", ("list", "string"), "string", _join),
 )

@@ -30,8 +30,13 @@ def problem_of(text: str) -> str:
         return "neither an absolute URL nor an absolute path"
     if text == "*" or (scheme and not rest.startswith("/")):
         return ""
+    return _problem_of_hierarchy(rest, has_authority=bool(scheme) and rest.startswith("//"))
+
+
+def _problem_of_hierarchy(rest: str, *, has_authority: bool) -> str:
+    """`rest` is what follows the scheme."""
     rest = rest.partition("?")[0]
-    if scheme and rest.startswith("//"):
+    if has_authority:
         authority, slash, path = rest[2:].partition("/")
         rest = slash + path
         if wrong := _problem_of_authority(authority):
@@ -54,9 +59,18 @@ def _problem_of_authority(authority: str) -> str:
 
 
 def _url(text: str) -> Opaque:
-    if problem_of(text):
+    """Read twice, as there: with the rules above, and then with url.Parse, which knows fragments and `//host/path`."""
+    before, _, fragment = text.partition("#")
+    scheme = _SCHEME.match(before)
+    rest = before[scheme.end() :] if scheme else before
+    hierarchy = rest.startswith("/") and _problem_of_hierarchy(rest, has_authority=_has_authority(rest, scheme))
+    if problem_of(text) or _BAD_ESCAPE.search(fragment) or hierarchy:
         raise CallError("no URL")
     return opaque("url", text=text)
+
+
+def _has_authority(rest: str, scheme: object) -> bool:
+    return rest.startswith("//") and (bool(scheme) or not rest.startswith("///"))
 
 
 def _split(url: Opaque) -> tuple[str, str, str, str]:
@@ -65,7 +79,7 @@ def _split(url: Opaque) -> tuple[str, str, str, str]:
     scheme = _SCHEME.match(text)
     rest, _, query = text[scheme.end() if scheme else 0 :].partition("?")
     host = ""
-    if scheme and rest.startswith("//"):
+    if _has_authority(rest, scheme):
         authority, slash, path = rest[2:].partition("/")
         host, rest = authority.rpartition("@")[2], slash + path
     elif scheme and not rest.startswith("/"):
