@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gitops.manifests.canonical import canonical_json, digest
@@ -218,7 +218,7 @@ class _Report:
                 self._note(remark, item.gvk, versions, unit, (item,), item.origin)
                 continue
             for sentence in remark.unchecked:
-                self._note(_Gap.UNCHECKED, item.gvk, sentence, unit, (item,), item.origin)
+                self._note(_Gap.UNCHECKED, None, sentence, unit, (item,), item.origin)
             self._problem(unit, item, remark.problems)
         self._suspects.append((unit, judged))
 
@@ -296,7 +296,7 @@ class _Report:
                 _Gap.NO_SCHEMA: f"no schema of it is known for {clusters}",
                 _Gap.UNCHECKED: f"{words} ({clusters})",
             }[gap]
-            of = f"{objects} of {_count(len(noted.kinds), 'kind')}" if gvk is None else f"{objects} of {gvk}"
+            of = f"{objects} of {_kinds(noted.kinds)}"
             code = codes.UNCHECKED if gap is _Gap.UNCHECKED else codes.UNVERIFIED
             yield finding(code, f"not verified: {of}: {why}", noted.origin)
 
@@ -316,6 +316,14 @@ def _listed(word: str, names: Iterable[str], limit: int = 10) -> str:
     every = list(names)
     more = f" and {len(every) - limit} more" if len(every) > limit else ""
     return f"{word}{'' if len(every) == 1 else 's'} {', '.join(every[:limit])}{more}"
+
+
+def _kinds(kinds: Collection[GroupVersionKind]) -> str:
+    if len(kinds) == 1:
+        return str(next(iter(kinds)))
+    return (
+        f"{len(kinds)} kinds ({', '.join(sorted({gvk.kind for gvk in kinds})[:10])}{', …' if len(kinds) > 10 else ''})"
+    )
 
 
 def _count(number: int, word: str) -> str:
