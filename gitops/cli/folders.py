@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gitops.model.findings import Finding
     from gitops.plan.explaining import Trace
     from gitops.plan.units import Compilation
     from gitops.policy.published import Published
@@ -45,3 +48,24 @@ def compiled_folder(
         return tree, replace(compilation, findings=(*known.findings, *compilation.findings))
     finally:
         gc.enable()
+
+
+def compared_with(path: Path, base: str, compilation: Compilation) -> Compilation:
+    """The compilation of a folder with what is to be said of its changes since it parted from the revision `base`.
+
+    Raises NoSuchRevision.
+    """
+    from gitops.plan.compiling import Compiler
+    from gitops.plan.revisions import check_revisions
+    from gitops.policy.registry import OperatorRegistry
+    from gitops.source.revisions import fork_point
+
+    registry = OperatorRegistry.shipped()
+    before = Compiler(registry).compile(fork_point(path, base))
+    return with_findings(compilation, check_revisions(before, compilation, registry))
+
+
+def with_findings(compilation: Compilation, more: Iterable[Finding]) -> Compilation:
+    """The compilation with what else was found, in the order of places."""
+    findings = {(f.origin, f.code, f.message): f for f in (*compilation.findings, *more)}
+    return replace(compilation, findings=tuple(findings[key] for key in sorted(findings)))

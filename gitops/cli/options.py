@@ -35,6 +35,15 @@ Schemas = Annotated[
         exists=True,
     ),
 ]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        "--base",
+        metavar="REV",
+        help="Also check what changes since the folder's repository parted from this revision.",
+        show_default=False,
+    ),
+]
 Format = Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="text for people, json for scripts.")]
 LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.", show_default=False)]
 LogFormat = Annotated[str | None, typer.Option("--log-format", help="auto, json or text.", show_default=False)]

@@ -31,6 +31,7 @@ def plan(
     ] = None,
     format: options.Format = "text",
     schemas: options.Schemas = None,
+    base: options.Base = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
 ) -> None:
     """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted, and what
@@ -39,12 +40,15 @@ def plan(
     Nothing is changed anywhere. Exits with 1 when the repository has errors.
     """
     from gitops.cli import terminal
-    from gitops.cli.folders import compiled_folder, schemas_of
+    from gitops.cli.folders import compared_with, compiled_folder, schemas_of, with_findings
 
     wanted, known = frozenset(cluster or ()), schemas_of(path, schemas)
     tree, compilation = compiled_folder(path, schemas=known)
     live = None if credentials_dir is None else _compared(tree, credentials_dir, wanted, known)
     compilation = compilation if live is None else live.compilation
+    if live is not None and live.refused:
+        compilation = with_findings(compilation, live.refused)
+    compilation = compilation if base is None else compared_with(path, base, compilation)
     unknown = wanted - set(compilation.clusters)
     if unknown:
         names = ", ".join(sorted(unknown))

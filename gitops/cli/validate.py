@@ -22,15 +22,18 @@ def validate(
         typer.Option("--format", "-f", help="sarif is for code scanning, markdown for a comment on a pull request."),
     ] = "text",
     schemas: options.Schemas = None,
+    base: options.Base = None,
 ) -> None:
     """Check a repository: documents, manifests, patches, placement. Needs no cluster and no network.
 
     With the schemas of its clusters (`gitops schemas pull`) also whether their API servers would take the objects.
     Exits with 1 when there are errors; warnings and infos alone are fine.
     """
-    from gitops.cli.folders import compiled_folder, schemas_of
+    from gitops.cli.folders import compared_with, compiled_folder, schemas_of
 
     tree, compilation = compiled_folder(path, schemas=schemas_of(path, schemas))
+    if base is not None:
+        compilation = compared_with(path, base, compilation)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":

@@ -21,7 +21,9 @@ from gitops.cluster import openapi
 from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, cut
+from gitops.cluster.objects import Objects
 from gitops.cluster.operator_versions import operator_versions
+from gitops.cluster.rights import read_refused
 from gitops.model.identity import GroupVersionKind
 from gitops.model.operators import OperatorType
 from gitops.policy.facts import ClusterFacts
@@ -65,6 +67,7 @@ class FactsReader:
         self._discovery = discovery
         self._documents: dict[str, tuple[str, Mapping[GroupVersionKind, KindSchema | None]]] = {}
         self._definitions: dict[str, tuple[Generation, Mapping[GroupVersionKind, KindSchema]]] = {}
+        self._refused: Mapping[str, str] = {}
 
     async def read(
         self,
@@ -92,15 +95,30 @@ class FactsReader:
         schemas = await self._custom(there, unchanged or {}, look)
         rest = [gvk for gvk in there if gvk not in schemas]
         schemas |= await self._described(rest, look) if rest else {}
-        versions = await operator_versions(self._connection, types, failed=look.failed)
+        operators = tuple(types)
+        versions = await operator_versions(self._connection, operators, failed=look.failed)
+        if operators:
+            await self._gate(operators, look)
         facts = ClusterFacts(
             served=served,
             silent=silent,
             versions=versions,
+            refused={t.metadata.name: why for t in operators if (why := self._refused.get(t.metadata.name))},
             schemas=SchemaSet.of(schemas[gvk] for gvk in sorted(schemas)),
             server_version=server_version,
         )
         return Reading(facts, dict(look.definitions), tuple(look.unread), look.incomplete)
+
+    async def _gate(self, operators: Collection[OperatorType], look: _Look) -> None:
+        """Which operators have rights that they must not have; without an answer, what was known of it stays."""
+        refused = await read_refused(Objects(self._connection, self._discovery), operators)
+        if isinstance(refused, ApiError):
+            if refused.cls in (ErrorClass.UNREACHABLE, ErrorClass.UNAUTHORIZED):
+                raise RequestFailed(refused)
+            look.failed("the operators' rights", refused)
+            look.incomplete = True
+        else:
+            self._refused = refused
 
     # -- definitions ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Rules of an OperatorType about the objects of its kinds: what the operator's webhooks and controllers refuse, as data.
+"""Rules of an OperatorType about objects of its kinds: what the operator's webhooks and controllers refuse, as data.
 
 Each names a kind and a path. Paths have `*` for every item of a list, told apart by `name`, or every key of a map.
 """
@@ -72,9 +72,9 @@ class TextField(KindRule):
 class FieldRule(KindRule):
     """A CEL expression that must hold, for what the operator's own schemas do not say.
 
-    Variables: `self`, the value at `path` (without one, the object); `object`, the whole object; in a rule about
-    changes also `oldSelf` and `oldObject`, what was there before. Where nothing is at `path` the rule does not apply; one
-    about changes applies where something was there before and is there now. `id` is unique within the type.
+    Variables: `self`, the value at `path` (without one, the object); `object`, the whole object; in a rule about a
+    change also `oldSelf` and `oldObject`, what was there before. Where nothing is at `path` the rule does not apply;
+    one about a change applies where something was there before and is there now. `id` is unique within the type.
     """
 
     id: Checked[RuleId]

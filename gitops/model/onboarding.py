@@ -104,9 +104,10 @@ class OperatorAccount(Document):
 
 
 class AcceptedRight(Document):
-    """A right beyond what is needed to watch and make children, that was looked at and accepted, with the reason."""
+    """A high-risk right (id of policies/rbac) that was looked at and accepted, with the reason why the operator has
+    it."""
 
-    rule: Checked[Text]
+    right: Checked[DnsLabel]
     reason: Checked[Text]
 
 
@@ -123,7 +124,7 @@ class ClaimLease(Document):
     holderPrefix: Applied[NonBlank]
 
 
-class Tenancy(Document):
+class OperatorTenancy(Document):
     """Whom one copy of the operator serves."""
 
     scope: Checked[Literal["cluster", "namespace"]]

@@ -32,7 +32,7 @@ from gitops.model.object_rules import (
     TextField,
     TriggerField,
 )
-from gitops.model.onboarding import SECTIONS, Detection, Install, Manage, Observe, Playbook, Rights, Tenancy
+from gitops.model.onboarding import SECTIONS, Detection, Install, Manage, Observe, OperatorTenancy, Playbook, Rights
 from gitops.model.versions import OperatorVersion, VersionRange
 
 Scope = Literal["Namespaced", "Cluster"]
@@ -90,7 +90,7 @@ class OperatorTypeSpec(Document):
     manage: Checked[Manage | None] = None
     observe: Checked[Observe | None] = None
     rbac: Checked[Rights | None] = None
-    tenancy: Applied[Tenancy | None] = None
+    tenancy: Applied[OperatorTenancy | None] = None
     playbooks: Checked[Annotated[list[Playbook], Field(min_length=1)] | None] = None
 
     @property

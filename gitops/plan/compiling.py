@@ -77,7 +77,7 @@ class Compiler:
 
     def __init__(self, registry: OperatorRegistry, files: Published = NOTHING_PUBLISHED) -> None:
         """`files` have schemas for what clusters do not tell."""
-        self._registry = registry
+        self.registry = registry
         self._validator = Validator(files)
         self._loader = Loader()
         self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
@@ -164,7 +164,7 @@ class Compiler:
     def _context(
         self, tree: FileTree, layout: Layout, repository: Repository | None, run: _Run, unheard: frozenset[ClusterName]
     ) -> tuple[Context, Installs]:
-        policies = read_policies(self._loader, tree, layout.policies, self._registry)
+        policies = read_policies(self._loader, tree, layout.policies, self.registry)
         run.findings += policies.findings
         run.policies_usable = policies.usable and layout.policies_whole
         clusters: dict[str, ClusterEntry] = {}

@@ -230,6 +230,48 @@ WIDE_RIGHTS = define(
     "Name API groups, resources and verbs; avoid escalate, bind and impersonate.",
     example='`verbs: ["*"]` in a Role',
 )
+ALL_RIGHTS = define(
+    "GO4402",
+    E,
+    "Every right on the cluster",
+    "Bind a role that names what is needed.",
+    example="a ClusterRoleBinding to cluster-admin, or a ClusterRole with `*` for verbs, apiGroups and resources",
+)
+NO_LOGIN = define(
+    "GO4403",
+    E,
+    "Rights for callers without a login, or for system:masters",
+    "Name users, groups or ServiceAccounts; members of system:masters have every right anyway.",
+    example="`subjects: [{kind: Group, name: system:unauthenticated}]`",
+)
+EVERYBODY = define(
+    "GO4404",
+    W,
+    "Rights for everybody",
+    "Name the ServiceAccounts or groups that need them.",
+    example="`subjects: [{kind: Group, name: system:authenticated}]`",
+)
+OTHER_NAMESPACE = define(
+    "GO4405",
+    W,
+    "Rights for ServiceAccounts of another namespace",
+    "Check that its owners may work in this one.",
+    example="a RoleBinding in kube-system for a ServiceAccount of the namespace web",
+)
+AGGREGATED_RIGHTS = define(
+    "GO4406",
+    W,
+    "Powerful rights that become a part of admin, edit or view",
+    "Remove the label, or the rights: everybody who has that role gets them.",
+    example='`aggregate-to-view: "true"` on a ClusterRole that reads Secrets',
+)
+SERVER_ROLE = define(
+    "GO4407",
+    E,
+    "A role or binding of the API server itself",
+    "Choose another name; to add rights to admin, edit or view, use the aggregation labels.",
+    example="a ClusterRole named system:discovery",
+)
 
 # -- schemas ----------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What the operators refuse in one manifest, told before it is sent: the rules of the operator types.
 
-The operators' schemas and their CEL rules are not repeated here; they come with the CustomResourceDefinitions. These are
-the rules of webhooks and controllers, which no client can see.
+Schemas of the operators and the CEL rules in them are not repeated: they come with the CustomResourceDefinitions. These
+are the rules of webhooks and controllers, which no client can see.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitops.policy import codes
 from gitops.policy.cel.expressions import EvaluationError
 from gitops.policy.field_rules import Problem, values_at
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.rule_expressions import holds
+from gitops.policy.rule_expressions import holds, require_plain
 
 
 def manifest_problems(registry: OperatorRegistry, kind: GroupKind, body: Mapping[str, Any]) -> Iterator[Problem]:
@@ -31,10 +31,16 @@ def manifest_problems(registry: OperatorRegistry, kind: GroupKind, body: Mapping
         path = tuple(required.path.strip("/").split("/"))
         if applies(required.versions, version) and not any(values_at(body, required.path)):
             yield codes.NOT_EXPLICIT, f"{dotted(path)}: {required.message} ({required.source})", path
-    for rule in known.rules:
-        if rule.about == "manifest" and applies(rule.versions, version):
-            for path, value in values_at(body, rule.path) if rule.path else (((), body),):
-                yield from judged(rule, path, {"self": value, "object": body})
+    rules = [rule for rule in known.rules if rule.about == "manifest" and applies(rule.versions, version)]
+    if rules:
+        try:
+            require_plain(body)
+        except EvaluationError as error:
+            yield codes.RULE_UNDECIDED, f"no rule of the operator could be checked: {error}", ()
+            return
+    for rule in rules:
+        for path, value in values_at(body, rule.path) if rule.path else (((), body),):
+            yield from judged(rule, path, {"self": value, "object": body})
 
 
 def judged(rule: FieldRule, path: Path, variables: Mapping[str, Any]) -> Iterator[Problem]:

@@ -27,6 +27,7 @@ from gitops.model.object_rules import (
 )
 from gitops.model.operators import ChildKind, OperatorKind, OperatorType, OperatorTypeSpec
 from gitops.overlays.parts import Parts
+from gitops.policy.rule_expressions import compiled
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
 
 DATA_FOLDER = "_data"
@@ -107,8 +108,8 @@ class OperatorRegistry:
 
     @classmethod
     def load(cls, folder: Traversable, schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
-        """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong, also
-        for a type whose onboarding checklist is not complete or a rule of which is no CEL."""
+        """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong, and
+        for a type whose onboarding checklist is not complete."""
         types = []
         for file in sorted(folder.iterdir(), key=lambda f: f.name):
             if not file.name.endswith(".yaml"):
@@ -126,8 +127,11 @@ class OperatorRegistry:
 
     def extended(self, types: Iterable[OperatorType]) -> OperatorRegistry:
         """This registry and more types (from the daemon's settings; a repository may only narrow). Raises ValueError as
-        of() does, and for a type whose onboarding checklist is not complete."""
-        return OperatorRegistry.of([*self.types.values(), *_onboarded(types)], self.schemas)
+        of() does, for a type whose onboarding checklist is not complete and for a rule that is no CEL."""
+        more = _onboarded(types)
+        for rule in (rule for operator in more for rule in operator.spec.rules):
+            compiled(rule.rule)
+        return OperatorRegistry.of([*self.types.values(), *more], self.schemas)
 
     def kind(self, gvk: GroupVersionKind) -> OperatorKind | None:
         """The operator kind of exactly this group, version and kind; None when no operator type has it."""

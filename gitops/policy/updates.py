@@ -17,9 +17,11 @@ from gitops.model.identity import ObjectRef, WorkloadRef
 from gitops.model.object_rules import FieldRule, ImmutableField
 from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
+from gitops.policy.cel.expressions import EvaluationError
 from gitops.policy.field_rules import Problem, named_values_at
 from gitops.policy.operator_rules import applies, judged, version_of
 from gitops.policy.registry import OperatorRegistry
+from gitops.policy.rule_expressions import require_plain
 
 _ABSENT: Any = object()
 _LISTED = 10
@@ -68,6 +70,12 @@ def update_problems(
             words = [f"loses {_listed(lost)}"] * bool(lost) + [f"gains {_listed(added)}"] * bool(added)
             message = f"{dotted(parts.container)} {' and '.join(words)}; the set stays as it is while the object lives"
             yield codes.NEEDS_NEW_OBJECT, message, parts.container
+    try:
+        require_plain(before)
+        require_plain(after)
+    except EvaluationError as error:
+        yield codes.UPDATE_UNCHECKED, f"rules about changes could not be checked: {error}", ()
+        return
     for rule in on_update:
         if applies(rule.versions, version_of(after)):
             yield from _refused(rule, before, after)
