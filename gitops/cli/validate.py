@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gitops.cli import options
 from gitops.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -20,14 +21,19 @@ def validate(
         Literal["text", "json", "sarif", "markdown"],
         typer.Option("--format", "-f", help="sarif is for code scanning, markdown for a comment on a pull request."),
     ] = "text",
+    schemas: options.Schemas = None,
+    base: options.Base = None,
 ) -> None:
     """Check a repository: documents, manifests, patches, placement. Needs no cluster and no network.
 
+    With the schemas of its clusters (`gitops schemas pull`) also whether their API servers would take the objects.
     Exits with 1 when there are errors; warnings and infos alone are fine.
     """
-    from gitops.cli.folders import compiled_folder
+    from gitops.cli.folders import compared_with, compiled_folder, schemas_of
 
-    tree, compilation = compiled_folder(path)
+    tree, compilation = compiled_folder(path, schemas=schemas_of(path, schemas))
+    if base is not None:
+        compilation = compared_with(path, base, compilation)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":
@@ -55,6 +61,10 @@ def _print_json(compilation: Compilation) -> None:
             "units": len(compilation.units),
             "errors": len(compilation.errors),
             "findings": [finding_json(f) for f in compilation.findings],
+            "verdicts": [
+                {"unit": str(unit.key), "object": str(item.ref), "verdict": str(verdict)}
+                for unit, item, verdict in compilation.judged()
+            ],
         }
     )
 
