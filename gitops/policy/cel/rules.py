@@ -14,8 +14,14 @@ from typing import Any
 
 from gitops.manifests.lines import Path, dotted
 from gitops.policy.cel.correlation import MISSING, Correlation, items_by_key
-from gitops.policy.cel.environment import environment
-from gitops.policy.cel.expressions import CompileProblem, EvaluationError, Expression, NotEvaluatedError, Size
+from gitops.policy.cel.expressions import (
+    CompileProblem,
+    EvaluationError,
+    Expression,
+    NotEvaluatedError,
+    Size,
+    activation,
+)
 from gitops.policy.cel.field_paths import parse_field_path
 from gitops.policy.cel.structure import Schema, TimesOf, is_visible, malformation, values_schema
 from gitops.policy.cel.syntax import SyntaxUnknownError, Tokens, Uses
@@ -232,9 +238,9 @@ class _Check:
                     yield Problem((*path, *rule.path), self._message(rule, values), rule.text)
 
     def _evaluate(self, expression: Expression, rule: Rule, values: _Values) -> Any:
-        activation, size = values.activation(optional=rule.optional)
+        given, size = values.given(optional=rule.optional)
         self._work += expression.work.bound(size.items, size.longest)
-        return expression.run(activation, size)
+        return expression.run(given, size)
 
     def _message(self, rule: Rule, values: _Values) -> str:
         """The words of messageExpression if they are fit to print, else those of the rule."""
@@ -257,7 +263,7 @@ class _Values:
         self._made: dict[bool, tuple[Any, Size]] = {}
         self._self: Any = MISSING
 
-    def activation(self, *, optional: bool) -> tuple[Any, Size]:
+    def given(self, *, optional: bool) -> tuple[Any, Size]:
         """Raises IllTypedError and NotEvaluatedError for values that cannot be given to the engine."""
         if optional not in self._made:
             node = self._node
@@ -270,9 +276,7 @@ class _Values:
                 data["oldSelf"] = [old] if optional else old
             elif optional:
                 data["oldSelf"] = []
-            size = Size()
-            size.add(data)
-            self._made[optional] = environment(_VARIABLES).Activation(data), size
+            self._made[optional] = activation(_VARIABLES, data)
         return self._made[optional]
 
 

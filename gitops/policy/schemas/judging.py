@@ -10,6 +10,7 @@ Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserve
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 from gitops.manifests.lines import Path, dotted
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.cel.rules import RuleTree
-from gitops.policy.schemas.answers import answers
+from gitops.policy.schemas.answers import MOST_PROBLEMS, answers
 from gitops.policy.schemas.conversion import Converted, converted
 from gitops.policy.schemas.defaults import fill_defaults
 from gitops.policy.schemas.kind_schema import Header, decoded
@@ -27,7 +28,7 @@ from gitops.policy.schemas.metadata import OBJECT_META, embedded_problems, metad
 from gitops.policy.schemas.native import common_problems, complete, undecided
 from gitops.policy.schemas.reading import Schema, UnusableSchema
 from gitops.policy.schemas.typed import TYPES, Types, json_type
-from gitops.policy.schemas.updates import never, tolerance
+from gitops.policy.schemas.updates import tolerance
 from gitops.policy.verdicts import Judgement, Problem
 
 DEEPEST = 150
@@ -84,17 +85,15 @@ def judge(
         return Judgement(unchecked=(f"the schema of {gvk} cannot be used: {error}",))
     try:
         copy = _copied(body, 0)
-    except _TooDeep:
-        return Judgement(unchecked=(f"the object has more than {DEEPEST} levels",))
-    problems = tuple(_payload_problems(gvk, kind, copy))
+        live = None if old is None else _copied(old, 0)
+    except _Unjudged as error:
+        return Judgement(unchecked=(str(error),))
+    problems = tuple(itertools.islice(_payload_problems(gvk, kind, copy), MOST_PROBLEMS))
     if problems:
         return Judgement(problems)
     results = _native(gvk) if header.builtin else _custom(kind, header)
-    if old is None:
-        found = Judgement(*results(copy, None))
-    else:
-        found = _over(results, copy, _copied(old, 0), kind)
-    return Judgement(found.problems, (*_compared(copy, old), *found.unchecked))
+    found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind)
+    return Judgement(found.problems, (*_compared(copy, live), *found.unchecked))
 
 
 Results = tuple[tuple[Problem, ...], tuple[str, ...]]
@@ -124,24 +123,37 @@ def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterato
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-class _TooDeep(ValueError):
-    pass
+class _Unjudged(ValueError):
+    """No API server would get the object as it is; the text says why."""
 
 
 def _copied(value: Any, depth: int) -> Any:
     """As the server reads it, by way of YAML: 1.0 is an integer there, and one beyond 64 bits is a float."""
     if depth > DEEPEST:
-        raise _TooDeep
+        raise _Unjudged(f"the object has more than {DEEPEST} levels")
     if isinstance(value, dict):
-        return {str(key): _copied(child, depth + 1) for key, child in value.items()}
+        return {_text(key): _copied(child, depth + 1) for key, child in value.items()}
     if isinstance(value, list | tuple):
         return [_copied(child, depth + 1) for child in value]
+    if isinstance(value, str):
+        return _text(value)
     if type(value) is float and value.is_integer() and abs(value) < 2**63:
         return int(value)
-    if type(value) is int and not -(2**63) <= value < 2**63:
+    if type(value) is int and not -(2**63) <= value < 2**63 and abs(value) < 10**308:
         # Away from zero: the float of the first integer that is too small equals the last that is not.
-        return math.nextafter(value, math.copysign(math.inf, value)) if abs(value) < 10**308 else math.inf
-    return value
+        return math.nextafter(value, math.copysign(math.inf, value))
+    if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
+        return value
+    raise _Unjudged("the object holds what JSON cannot carry")
+
+
+def _text(value: Any) -> str:
+    try:
+        if isinstance(value, str) and (value.isascii() or value.encode()):
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise _Unjudged("the object holds what JSON cannot carry")
 
 
 def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any]) -> Iterator[Problem]:
@@ -188,10 +200,9 @@ def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str
         if live is not None and "status" in live:
             new["status"] = live["status"]
     assert kind.values is not None
-    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
     problems: list[Problem] = []
     unchecked: list[str] = list(kind.values.unchecked)
-    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    tolerates = None if live is None else tolerance(kind.schema, new, live, kind.types)
     _sort(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates), problems, unchecked)
     problems += metadata_problems(new.get("metadata") or {}, live=None if live is None else live.get("metadata") or {})
     if kind.has_embedded:

@@ -51,10 +51,6 @@ def _unchanged(here: Any, there: Any, schema: Schema, types: Types) -> bool:
     return True
 
 
-def never(path: Path) -> bool:
-    return False
-
-
 def _step(segment: str | int, here: Any, there: Any, schema: Schema, types: Types) -> tuple[Any, Any, Schema]:
     if isinstance(segment, int):
         keys, items = list_type(schema)[1], schema.get("items", {})
