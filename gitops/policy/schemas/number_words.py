@@ -32,6 +32,7 @@ def limits(schema: Schema) -> dict[str, Any]:
     if (
         not all(float(limit).is_integer() and abs(limit) < 2**53 for limit in limits.values())
         or limits.get("multipleOf", 1) <= 0
+        or ("multipleOf" in limits and schema.get("type") != "integer")
     ):
         told = limits | {word: True for word in ("exclusiveMinimum", "exclusiveMaximum") if schema.get(word)}
         return {_CUT_LIMITS: told}
@@ -74,7 +75,8 @@ class _CutLimits:
         if isinstance(value, int):
             fits = times * factor == value
         else:
-            fits = times.is_integer() or abs(times - int(times)) / max(abs(times) + abs(int(times)), 1e-300) < 1e-9
+            # No float of 2**53 or more counts as an integer there (swag, IsFloat64AJSONInteger).
+            fits = abs(times) < 2**53 and abs(times - int(times)) <= 1e-9 * (abs(times) + abs(int(times)))
         if not fits:
             raise ValueError(f"should be a multiple of {self._limits['multipleOf']}")
 
