@@ -142,7 +142,7 @@ def _copied(value: Any, depth: int) -> Any:
     if type(value) is int and not -(2**63) <= value < 2**63 and abs(value) < 10**308:
         # Away from zero: the float of the first integer that is too small equals the last that is not.
         return math.nextafter(value, math.copysign(math.inf, value))
-    if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
+    if value is None or type(value) is bool or (type(value) in (int, float) and abs(value) < 10**308):
         return value
     raise _Unjudged("the object holds what JSON cannot carry")
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from differential_kit.ground import applied, gvk_of
 from differential_kit.samples import CURRENT, Body, Sample, read_definitions, read_samples
-from gitops.policy.schemas.sources import schemas_of_definitions
 
 from gitops.policy.schemas.schema_set import SchemaSet
+from gitops.policy.schemas.sources import schemas_of_definitions
 from gitops.policy.verdicts import Judgement, Verdict
 
 pytestmark = pytest.mark.upstream

@@ -81,6 +81,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "fraction_negative": ({**N, "minimum": -1.5}, [-1, -2, -1.5, -1.6, 0]),
     "multiple_of": ({**I, "multipleOf": 3}, [0, 3, 4, -3, 9.0, 10.0]),
     "multiple_of_fraction": ({**N, "multipleOf": 0.1}, [0.3, 0.25, 1, 0.7, 1.0, 2.1]),
+    "multiple_of_large": ({**N, "multipleOf": 3}, [3e15, 9e15, 3e16, 3e18, 3e20, 1e300, 4.5, 3.0000000001]),
     "multiple_of_half": ({**N, "multipleOf": 2.5}, [5, 4, 2.5, 5.0, 3.0]),
     # -- texts
     "min_length": ({**S, "minLength": 2}, ["", "a", "ab", "é", "éé", "😀", "😀😀"]),
