@@ -10,7 +10,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops.policy.cel.values import Schema, key_of, values_schema
+from gitops.policy.cel.structure import Schema, values_schema
+from gitops.policy.cel.values import key_of
 
 MISSING: Any = object()
 """There is nothing in the old object that corresponds."""

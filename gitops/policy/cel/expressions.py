@@ -7,6 +7,7 @@ iterations (10,000), and no exception of the engine escapes.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,10 +78,7 @@ class Expression:
         `values` are JSON values, by the names of the variables. Raises EvaluationError, or NotEvaluatedError where
         that says nothing about the expression.
         """
-        size = Size()
-        for value in values.values():
-            size.add(value)
-        return self.run(environment(self.variables).Activation(values), size)
+        return self.run(*activation(self.variables, values))
 
     def run(self, activation: Any, size: Size) -> Any:
         """As evaluate(), with values that the engine has already."""
@@ -107,20 +105,34 @@ class Size:
     def add(self, value: Any, depth: int = 0) -> None:
         """Raises NotEvaluatedError for what the engine cannot hold: integers beyond 64 bits, NUL characters (it cuts
         texts there), surrogates, more levels than its stack is sure to bear."""
-        if isinstance(value, str):
-            self.longest = max(self.longest, len(value))
-            if not _sound(value):
+        kind = type(value)
+        if kind is str:
+            if len(value) > self.longest:
+                self.longest = len(value)
+            if "\0" in value or not (value.isascii() or _sound(value)):
                 raise NotEvaluatedError("a text has characters that the engine cannot hold")
-        elif isinstance(value, dict | list):
-            if depth > DEEPEST:
-                raise NotEvaluatedError(f"a value has more than {DEEPEST} levels")
-            self.items += len(value)
-            for child in value:
-                self.add(child, depth + 1)
-            for child in value.values() if isinstance(value, dict) else ():
-                self.add(child, depth + 1)
-        elif isinstance(value, int) and not -_LARGEST - 1 <= value <= _LARGEST:
+        elif kind is dict:
+            self._add_all(value, depth)
+            self._add_all(value.values(), depth)
+        elif kind is list:
+            self._add_all(value, depth)
+        elif kind is int and not -_LARGEST - 1 <= value <= _LARGEST:
             raise NotEvaluatedError("an integer is beyond 64 bits")
+
+    def _add_all(self, values: Collection[Any], depth: int) -> None:
+        if depth > DEEPEST:
+            raise NotEvaluatedError(f"a value has more than {DEEPEST} levels")
+        self.items += len(values)
+        for value in values:
+            self.add(value, depth + 1)
+
+
+def activation(variables: tuple[str, ...], values: dict[str, Any]) -> tuple[Any, Size]:
+    """Values for several expressions over the same variables. Raises NotEvaluatedError."""
+    size = Size()
+    for value in values.values():
+        size.add(value)
+    return environment(variables).Activation(values), size
 
 
 def _sound(text: str) -> bool:

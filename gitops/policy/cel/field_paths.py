@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gitops.manifests.lines import Path
-from gitops.policy.cel.values import Schema, values_schema
+from gitops.policy.cel.structure import Schema, values_schema
 
 _STEP = re.compile(r"\.([^.\[\]']+)|\['((?:[^'\\]|\\.)*)'\]")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}

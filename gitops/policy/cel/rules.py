@@ -14,11 +14,18 @@ from typing import Any
 
 from gitops.manifests.lines import Path, dotted
 from gitops.policy.cel.correlation import MISSING, Correlation, items_by_key
-from gitops.policy.cel.environment import environment
-from gitops.policy.cel.expressions import CompileProblem, EvaluationError, Expression, NotEvaluatedError, Size
+from gitops.policy.cel.expressions import (
+    CompileProblem,
+    EvaluationError,
+    Expression,
+    NotEvaluatedError,
+    Size,
+    activation,
+)
 from gitops.policy.cel.field_paths import parse_field_path
-from gitops.policy.cel.syntax import SyntaxUnknownError, Times, Tokens, Uses
-from gitops.policy.cel.values import IllTypedError, Schema, TimesOf, convert, is_visible, key_of, values_schema
+from gitops.policy.cel.structure import Schema, TimesOf, is_visible, malformation, values_schema
+from gitops.policy.cel.syntax import SyntaxUnknownError, Tokens, Uses
+from gitops.policy.cel.values import IllTypedError, convert, key_of
 from gitops.policy.verdicts import Problem
 
 MOST_RULES = 2_000
@@ -52,7 +59,8 @@ class Node:
     schema: Schema
     root: bool
     rules: tuple[Rule, ...] = ()
-    uses: Uses = field(default_factory=Uses)
+    uses: Uses = field(default_factory=Uses)  # fields that rules read when an object is new …
+    uses_of_changes: Uses = field(default_factory=Uses)  # … and when it was there before
     fields: dict[str, Node] = field(default_factory=dict)
     values: Node | None = None
     items: Node | None = None
@@ -64,11 +72,17 @@ class RuleTree:
 
     top: Node | None
     count: int
+    unusable: str = ""  # why there is no tree
 
     @staticmethod
     def of(schema: Schema) -> RuleTree:
+        """Of an openAPIV3Schema, however malformed."""
+        if unusable := malformation(schema):
+            return RuleTree(None, 0, unusable)
         builder = _Builder()
-        return RuleTree(builder.node(schema, root=True), builder.count)
+        top = builder.node(schema, root=True)
+        too_many = f"more than {MOST_RULES} rules in one schema" if builder.count > MOST_RULES else ""
+        return RuleTree(top, builder.count, too_many)
 
     def problems(self) -> Iterator[CompileProblem]:
         """Rules that cannot be checked."""
@@ -84,8 +98,8 @@ class RuleTree:
 
         Expects an object that the schema itself takes, with its defaults: a server looks at no rule before that.
         """
-        if self.count > MOST_RULES:
-            yield f"more than {MOST_RULES} rules in one schema"
+        if self.unusable:
+            yield f"rules: {self.unusable}"
         elif self.top is not None:
             yield from _Check().run(self.top, dict(new), None if old is None else dict(old))
 
@@ -127,44 +141,43 @@ class _Builder:
         rules = []
         for entry in node.schema.get("x-kubernetes-validations") or ():
             self.count += 1
-            if self.count <= MOST_RULES and isinstance(entry, Mapping) and str(entry.get("rule") or "").strip():
+            if self.count <= MOST_RULES and str(entry.get("rule") or "").strip():
                 rules.append(self._rule(entry, node))
         return tuple(rules)
 
     def _rule(self, entry: Mapping[str, Any], node: Node) -> Rule:
-        text = str(entry["rule"])
+        text, words = str(entry["rule"]), str(entry.get("messageExpression") or "")
         optional = bool(entry.get("optionalOldSelf"))
-        times: Times | None = None
-        if self._times.below(node.schema) != "plain":
-            times = functools.partial(self._times.at, node.schema, root=node.root)
-
-        def expression(source: str) -> Expression | CompileProblem:
-            name = "oldSelf" if optional else ""
-            if times is None:
-                return _compiled(source, name)
-            return Expression.compile(source, _VARIABLES, optional=name, times=times)
-
-        words = str(entry.get("messageExpression") or "")
-        _note(words, node.uses)
+        transition = _note((text, words), node.uses_of_changes)
+        if optional or not transition:
+            _note((text, words), node.uses)
         return Rule(
             text=text.strip(),
             message=str(entry.get("message") or "").strip(),
             path=parse_field_path(str(entry.get("fieldPath") or ""), node.schema),
             optional=optional,
-            transition=_note(text, node.uses),
-            expression=expression(text),
-            message_expression=expression(words) if words else None,
+            transition=transition,
+            expression=self._expression(text, node, optional),
+            message_expression=self._expression(words, node, optional) if words else None,
         )
 
+    def _expression(self, text: str, node: Node, optional: bool) -> Expression | CompileProblem:
+        name = "oldSelf" if optional else ""
+        if self._times.below(node.schema) == "plain":
+            return _compiled(text, name)
+        times = functools.partial(self._times.at, node.schema, root=node.root)
+        return Expression.compile(text, _VARIABLES, optional=name, times=times)
 
-def _note(text: str, uses: Uses) -> bool:
-    """Add the fields that the text reads; whether it mentions oldSelf."""
+
+def _note(texts: tuple[str, str], uses: Uses) -> bool:
+    """Add the fields that a rule and its message read; whether the rule mentions oldSelf."""
     try:
-        tokens = Tokens(text)
+        tokens = [Tokens(text) for text in texts]
     except SyntaxUnknownError:
         return False  # does not compile either
-    tokens.note_uses(frozenset(_VARIABLES), uses)
-    return tokens.mentions("oldSelf")
+    for part in tokens:
+        part.note_uses(frozenset(_VARIABLES), uses)
+    return tokens[0].mentions("oldSelf")
 
 
 # -- checking ----------------------------------------------------------------------------------------------------------
@@ -225,9 +238,9 @@ class _Check:
                     yield Problem((*path, *rule.path), self._message(rule, values), rule.text)
 
     def _evaluate(self, expression: Expression, rule: Rule, values: _Values) -> Any:
-        activation, size = values.activation(optional=rule.optional)
+        given, size = values.given(optional=rule.optional)
         self._work += expression.work.bound(size.items, size.longest)
-        return expression.run(activation, size)
+        return expression.run(given, size)
 
     def _message(self, rule: Rule, values: _Values) -> str:
         """The words of messageExpression if they are fit to print, else those of the rule."""
@@ -250,21 +263,20 @@ class _Values:
         self._made: dict[bool, tuple[Any, Size]] = {}
         self._self: Any = MISSING
 
-    def activation(self, *, optional: bool) -> tuple[Any, Size]:
+    def given(self, *, optional: bool) -> tuple[Any, Size]:
         """Raises IllTypedError and NotEvaluatedError for values that cannot be given to the engine."""
         if optional not in self._made:
             node = self._node
+            uses = node.uses if self._old is None else node.uses_of_changes
             if self._self is MISSING:
-                self._self = convert(self._new, node.schema, node.uses, root=node.root)
+                self._self = convert(self._new, node.schema, uses, root=node.root)
             data = {"self": self._self}
             if self._old is not None:
-                old = convert(self._old, node.schema, node.uses, root=node.root, like=self._new)
+                old = convert(self._old, node.schema, uses, root=node.root, like=self._new)
                 data["oldSelf"] = [old] if optional else old
             elif optional:
                 data["oldSelf"] = []
-            size = Size()
-            size.add(data)
-            self._made[optional] = environment(_VARIABLES).Activation(data), size
+            self._made[optional] = activation(_VARIABLES, data)
         return self._made[optional]
 
 

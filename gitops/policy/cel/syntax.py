@@ -51,7 +51,7 @@ class Work:
 
     def bound(self, items: int, longest: int) -> float:
         """For data with so many items in all its lists and maps, and a longest text of so many characters."""
-        rounds = min(float(ITERATIONS), float(items + self.copies + 1) ** self.depth)
+        rounds = min(ITERATIONS, (items + self.copies + 1) ** self.depth) if self.depth else 1
         growth = (self.copies / self.macros + 1) ** self.macros if self.macros else self.copies + 1
         return float(rounds * growth * (longest + self.length + items))
 

@@ -1,6 +1,6 @@
 """JSON values as the rules of a structural schema see them.
 
-Sources: k8s.io/apiserver/pkg/cel (escaping.go, common/valuesunstructured.go, common/schemas.go), kube-openapi's strfmt.
+Sources: k8s.io/apiserver/pkg/cel (common/valuesunstructured.go), kube-openapi's strfmt.
 Only what the schema lists is visible. An integer in a `number` field is a double; `byte` is bytes; `date`, `date-time`
 and `duration` become canonical texts, which syntax.py turns into what they mean.
 """
@@ -16,99 +16,15 @@ from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.policy.cel.functions.declaring import identity
+from gitops.policy.cel.structure import Schema, escape, is_visible, properties_of, values_schema
 from gitops.policy.cel.syntax import Uses
-
-Schema = Mapping[str, Any]
-
-_RESERVED = frozenset(
-    (
-        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),
-        *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
-    )
-)
-_ESCAPED = re.compile(r"__|[-./]")
-_NAME = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*\Z")
-_WORDS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-_TIMES = {"date": "timestamp", "date-time": "timestamp", "duration": "duration"}
 
 OTHERS = "@others"
 """Key of a digest of what the schema does not list: rules cannot see it, and `==` looks at it."""
 
-ROOT_FIELDS: Schema = {
-    "apiVersion": {"type": "string"},
-    "kind": {"type": "string"},
-    "metadata": {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}},
-    },
-}
-
 
 class IllTypedError(ValueError):
     """A value has not the type that its schema says: the server refuses it for that, before any rule."""
-
-
-def escape(name: str) -> str | None:
-    """The name of a property in CEL; None when it has none."""
-    if name in _RESERVED:
-        return f"__{name}__"
-    return _ESCAPED.sub(lambda found: _WORDS[found[0]], name) if _NAME.match(name) else None
-
-
-def properties_of(schema: Schema, *, root: bool = False) -> Schema:
-    """Visible fields. The root of a resource has kind and name, whatever its schema says, and no more of metadata."""
-    properties: Schema = schema.get("properties") or {}
-    return {**properties, **ROOT_FIELDS} if root or schema.get("x-kubernetes-embedded-resource") else properties
-
-
-def values_schema(schema: Schema) -> Schema | None:
-    """The schema of a map's values; None when it is no map, or one of anything."""
-    values = schema.get("additionalProperties")
-    return values if isinstance(values, Mapping) else None
-
-
-def is_visible(schema: Schema) -> bool:
-    """Whether rules can see values of the schema at all."""
-    if schema.get("x-kubernetes-int-or-string"):
-        return True
-    kind = schema.get("type")
-    if kind == "array":
-        return isinstance(schema.get("items"), Mapping) and is_visible(schema["items"])
-    values = values_schema(schema) if kind == "object" else None
-    return is_visible(values) if values is not None else kind in _KINDS
-
-
-_KINDS = frozenset({"object", "string", "boolean", "number", "integer"})
-
-
-class TimesOf:
-    """Where the parts of one schema have points in time and durations. Keeps what it has found, by identity."""
-
-    def __init__(self) -> None:
-        self._below: dict[int, str] = {}
-
-    def below(self, schema: Schema) -> str:
-        """`timestamp` or `duration` for such a value, `below` when one is further down, else `plain`."""
-        if id(schema) not in self._below:
-            self._below[id(schema)] = self._find(schema)
-        return self._below[id(schema)]
-
-    def _find(self, schema: Schema) -> str:
-        if schema.get("type") == "string":
-            return _TIMES.get(schema.get("format") or "", "plain")
-        children = [*(schema.get("properties") or {}).values(), schema.get("items"), values_schema(schema)]
-        found = any(isinstance(child, Mapping) and self.below(child) != "plain" for child in children)
-        return "below" if found else "plain"
-
-    def at(self, schema: Schema, path: tuple[str, ...], *, root: bool) -> str | None:
-        """What syntax.Times says, from this schema on."""
-        for name in path:
-            properties = properties_of(schema, root=root)
-            child = next((properties[field] for field in properties if escape(field) == name), values_schema(schema))
-            if child is None:
-                return None
-            schema, root = child, False
-        return self.below(schema)
 
 
 def convert(value: Any, schema: Schema, uses: Uses, *, root: bool = False, like: Any = None) -> Any:
@@ -154,11 +70,13 @@ def _object(value: dict[str, Any], schema: Schema, uses: Uses, root: bool, like:
     result: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for key, child in value.items():
-        known = properties.get(key)
         name = escape(key)
+        if not uses.whole and name not in uses.fields:
+            continue
+        known = properties.get(key)
         if known is None or name is None or child is None or not is_visible(known):
             others[key] = child
-        elif uses.whole or name in uses.fields:
+        else:
             result[name] = convert(child, known, uses.below(name), like=like.get(key))
     if others and uses.whole and not root:
         result[OTHERS] = digest(canonical_json(others)).hex()

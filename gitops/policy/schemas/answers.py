@@ -15,18 +15,22 @@ from gitops.policy.verdicts import Problem
 Error = jsonschema_rs.ValidationError
 Tolerates = Callable[[Path], bool]
 
-_MOST = 100
+_LONGEST = 600
+"""Characters of a message: patterns and options may be long."""
+MOST_PROBLEMS = 100
 """Problems of one object; nobody reads more."""
 
 
-def answers(errors: Iterable[Error], patterns: Mapping[str, str], tolerates: Tolerates) -> Iterator[Problem | str]:
-    """Problems, and sentences on what was not checked. `tolerates`: whether what is wrong at a path may stay so.
-    `patterns` has the schema's own words for the patterns of the errors."""
+def answers(
+    errors: Iterable[Error], patterns: Mapping[str, str], tolerates: Tolerates | None
+) -> Iterator[Problem | str]:
+    """Problems, and sentences on what was not checked. `tolerates`: whether what is wrong at a path may stay so;
+    None where there was nothing before. `patterns` has the schema's own words for the patterns of the errors."""
     for count, error in enumerate(errors):
-        if count >= _MOST:
+        if count >= MOST_PROBLEMS:
             return
         path = _path(error)
-        if tolerates(path) or _satisfied(error, tolerates):
+        if tolerates is not None and (tolerates(path) or _satisfied(error, tolerates)):
             continue
         if unclear := _unclear(error):
             yield unclear
@@ -36,7 +40,7 @@ def answers(errors: Iterable[Error], patterns: Mapping[str, str], tolerates: Tol
             yield Problem((*path, kind.property), "Required value", "required")
         else:
             rule = RULES[kind.keyword] if isinstance(kind, jsonschema_rs.ValidationErrorKind.Custom) else kind.name
-            yield Problem(path, _words(error, patterns), rule)
+            yield Problem(path, _words(error, patterns)[:_LONGEST], rule)
 
 
 def _path(error: Error) -> Path:

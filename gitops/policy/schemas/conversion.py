@@ -79,6 +79,7 @@ class _Conversion:
 
     def __init__(self) -> None:
         self.unchecked: set[str] = set()
+        self._doubts = 0
         self.patterns: dict[str, str] = {}
 
     def schema(self, schema: Schema, *, negatable: bool) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class _Conversion:
         if name in FORMATS:
             conditions.append({"format": f"k8s:{name}"})
         if name in CLEAR and negatable:
-            self.unchecked.add(f"format {name} inside anyOf, oneOf or not")
+            self._doubt(f"format {name}")
         elif name in CLEAR:
             conditions.append({"format": f"{UNCHECKED}{name}"})
         if pattern := schema.get("pattern"):
@@ -126,7 +127,7 @@ class _Conversion:
                 conditions.append({"pattern": translated})
                 self.patterns[translated] = pattern
             elif negatable:
-                self.unchecked.add("a pattern inside anyOf, oneOf or not that cannot be evaluated")
+                self._doubt("a pattern that cannot be evaluated")
             else:
                 conditions.append({"format": f"{UNCHECKED}pattern"})
         return conditions
@@ -135,10 +136,21 @@ class _Conversion:
         combined: dict[str, Any] = {}
         for word in ("allOf", "anyOf", "oneOf"):
             if schema.get(word):
-                combined[word] = [self.schema(part, negatable=negatable or word != "allOf") for part in schema[word]]
+                doubts = self._doubts
+                made = [self.schema(part, negatable=negatable or word != "allOf") for part in schema[word]]
+                if word == "allOf" or doubts == self._doubts:
+                    combined[word] = made
         if "not" in schema:
-            combined["not"] = self.schema(schema["not"], negatable=True)
+            doubts = self._doubts
+            refused = self.schema(schema["not"], negatable=True)
+            if doubts == self._doubts:
+                combined["not"] = refused
         return combined
+
+    def _doubt(self, what: str) -> None:
+        """What is left out inside an alternative may turn the whole into its opposite: then all of it is left out."""
+        self._doubts += 1
+        self.unchecked.add(f"{what} inside anyOf, oneOf or not")
 
 
 def _compiles(pattern: str) -> bool:

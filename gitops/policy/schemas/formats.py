@@ -69,7 +69,7 @@ def _ip(text: str, *, zeros: bool = True) -> ipaddress.IPv4Address | ipaddress.I
     head, colon, tail = text.rpartition(":")
     if "." in tail and zeros:
         parts = tail.split(".")
-        if not all(re.fullmatch(r"[0-9]{1,100}", part) for part in parts):
+        if len(parts) != 4 or not all(re.fullmatch(r"[0-9]{1,100}", part) for part in parts):
             return None
         tail = ".".join(str(int(part)) for part in parts)
     try:
@@ -169,13 +169,11 @@ def _is_duration(text: str) -> bool:
     """Go's durations, and beyond them anything with one part like `2 weeks`: a number and a known unit."""
     if _GO_DURATION.fullmatch(text) and _go_nanoseconds(text) < 2**63:
         return True
-    known = False
-    for digits, unit in _DURATION_PART.findall(text):
-        if len(digits.lstrip("0")) > 19 or int(digits) >= 2**63:
-            return False
-        unit = unit.lower()
-        known |= any(unit in names or unit.startswith(names[-1]) for names in _UNITS)
-    return known
+    parts = _DURATION_PART.findall(text)
+    if any(len(digits) > 18 and (len(digits) > 400 or int(digits) >= 2**63) for digits, _ in parts):
+        return False
+    units = {unit.lower() for _, unit in parts}
+    return any(unit in names or unit.startswith(names[-1]) for unit in units for names in _UNITS)
 
 
 def _go_nanoseconds(text: str) -> float:

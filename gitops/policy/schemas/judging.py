@@ -10,6 +10,8 @@ Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserve
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,20 +19,20 @@ from typing import Any
 from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.cel.rules import RuleTree
-from gitops.policy.schemas.answers import answers
+from gitops.policy.schemas.answers import MOST_PROBLEMS, answers
 from gitops.policy.schemas.conversion import Converted, converted
 from gitops.policy.schemas.defaults import fill_defaults
 from gitops.policy.schemas.kind_schema import Header, decoded
+from gitops.policy.schemas.merging import outcomes
 from gitops.policy.schemas.metadata import OBJECT_META, embedded_problems, metadata_problems, with_metadata
 from gitops.policy.schemas.native import common_problems, complete, undecided
 from gitops.policy.schemas.reading import Schema, UnusableSchema
 from gitops.policy.schemas.typed import TYPES, Types, json_type
-from gitops.policy.schemas.updates import merged, never, tolerance
+from gitops.policy.schemas.updates import tolerance
 from gitops.policy.verdicts import Judgement, Problem
 
 DEEPEST = 150
 """Levels of an object; Kubernetes' own kinds have about twenty."""
-_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp", "selfLink")
 _MOST_REPLICAS = 2**31 - 1
 
 
@@ -82,17 +84,15 @@ def judge(
         return Judgement(unchecked=(f"the schema of {gvk} cannot be used: {error}",))
     try:
         copy = _copied(body, 0)
-    except _TooDeep:
-        return Judgement(unchecked=(f"the object has more than {DEEPEST} levels",))
-    problems = tuple(_payload_problems(gvk, kind, copy))
+        live = None if old is None else _copied(old, 0)
+    except _Unjudged as error:
+        return Judgement(unchecked=(str(error),))
+    problems = tuple(itertools.islice(_payload_problems(gvk, kind, copy), MOST_PROBLEMS))
     if problems:
         return Judgement(problems)
     results = _native(gvk) if header.builtin else _custom(kind, header)
-    if old is None:
-        found = Judgement(*results(copy, None))
-    else:
-        found = _over(results, copy, _copied(old, 0), kind)
-    return Judgement(found.problems, (*_compared(copy, old), *found.unchecked))
+    found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind)
+    return Judgement(found.problems, (*_compared(copy, live), *found.unchecked))
 
 
 Results = tuple[tuple[Problem, ...], tuple[str, ...]]
@@ -102,26 +102,12 @@ Check = Callable[[dict[str, Any], dict[str, Any] | None], Results]
 
 
 def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled) -> Judgement:
-    """Fields that the live object has and `body` has not may be ours, then they go, or another's, then they stay."""
-    kept = check(merged(live, body, kind.typed, kind.types), live)
-    gone = check(_with_identity(body, live), live)
-    both = {_wherever(problem) for problem in kept[0]}
-    problems = tuple(problem for problem in gone[0] if _wherever(problem) in both)
-    unchecked = tuple(dict.fromkeys((*kept[1], *gone[1])))
-    if not problems and (kept[0] or gone[0]):
+    results = [check(future, live) for future in outcomes(live, body, kind.typed, kind.types)]
+    problems = tuple(problem for problem in results[-1][0] if all(problem in found for found, _ in results))
+    unchecked = tuple(dict.fromkeys(sentence for _, sentences in results for sentence in sentences))
+    if not problems and any(found for found, _ in results):
         unchecked += ("what the live object becomes depends on who owns the fields that the manifest does not have",)
     return Judgement(problems, unchecked)
-
-
-def _wherever(problem: Problem) -> tuple[object, ...]:
-    """Items of lists have other positions among those of the live object."""
-    return tuple(None if isinstance(part, int) else part for part in problem.path), problem.message, problem.rule
-
-
-def _with_identity(body: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    theirs = live.get("metadata") or {}
-    kept = {field: theirs[field] for field in (*_BY_SERVER, "finalizers", "ownerReferences") if field in theirs}
-    return {**body, "metadata": {**kept, **(body.get("metadata") or {})}}
 
 
 def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[str]:
@@ -136,23 +122,37 @@ def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterato
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-class _TooDeep(ValueError):
-    pass
+class _Unjudged(ValueError):
+    """No API server would get the object as it is; the text says why."""
 
 
 def _copied(value: Any, depth: int) -> Any:
     """As the server reads it, by way of YAML: 1.0 is an integer there, and one beyond 64 bits is a float."""
     if depth > DEEPEST:
-        raise _TooDeep
+        raise _Unjudged(f"the object has more than {DEEPEST} levels")
     if isinstance(value, dict):
-        return {str(key): _copied(child, depth + 1) for key, child in value.items()}
+        return {_text(key): _copied(child, depth + 1) for key, child in value.items()}
     if isinstance(value, list | tuple):
         return [_copied(child, depth + 1) for child in value]
+    if isinstance(value, str):
+        return _text(value)
     if type(value) is float and value.is_integer() and abs(value) < 2**63:
         return int(value)
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        return float(value) if abs(value) < 10**308 else float("inf")
-    return value
+    if type(value) is int and not -(2**63) <= value < 2**63 and abs(value) < 10**308:
+        # Away from zero: the float of the first integer that is too small equals the last that is not.
+        return math.nextafter(value, math.copysign(math.inf, value))
+    if value is None or type(value) is bool or (type(value) in (int, float) and abs(value) < 10**308):
+        return value
+    raise _Unjudged("the object holds what JSON cannot carry")
+
+
+def _text(value: Any) -> str:
+    try:
+        if isinstance(value, str) and (value.isascii() or value.encode()):
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise _Unjudged("the object holds what JSON cannot carry")
 
 
 def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any]) -> Iterator[Problem]:
@@ -178,7 +178,7 @@ def _native(gvk: GroupVersionKind) -> Check:
     whole = complete(gvk)
 
     def check(new: dict[str, Any], live: dict[str, Any] | None) -> Results:
-        problems = list(common_problems(gvk, new))
+        problems = list(common_problems(gvk, new, live))
         if whole is None:
             return tuple(problems), ("the API server checks more of its own kinds than their schemas say",)
         problems += whole(new, live)
@@ -199,12 +199,11 @@ def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str
         if live is not None and "status" in live:
             new["status"] = live["status"]
     assert kind.values is not None
-    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
     problems: list[Problem] = []
     unchecked: list[str] = list(kind.values.unchecked)
-    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    tolerates = None if live is None else tolerance(kind.schema, new, live, kind.types)
     _sort(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates), problems, unchecked)
-    problems += metadata_problems(new.get("metadata") or {})
+    problems += metadata_problems(new.get("metadata") or {}, live=None if live is None else live.get("metadata") or {})
     if kind.has_embedded:
         problems += embedded_problems(kind.schema, new)
     problems += _replicas(header, new)

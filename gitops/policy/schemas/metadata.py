@@ -83,10 +83,19 @@ NAMES = {"subdomain": dns_subdomain, "label": dns_label, "1035": dns_1035_label,
 
 
 def metadata_problems(
-    metadata: Mapping[str, Any], path: Path = ("metadata",), *, name: str = "subdomain"
+    metadata: Mapping[str, Any],
+    path: Path = ("metadata",),
+    *,
+    name: str = "subdomain",
+    live: Mapping[str, Any] | None = None,
 ) -> Iterator[Problem]:
-    """Of metadata whose types fit. `name`: what a name of the kind has to be, a word of NAMES."""
+    """Of metadata whose types fit. `name`: what a name of the kind has to be, a word of NAMES. `live` is the metadata
+    that it is applied over: then nobody looks at generateName."""
     yield from _named(metadata, path, name)
+    if live is None:
+        yield from _prefixed(metadata, path, name)
+    elif metadata.get("deletionGracePeriodSeconds") != live.get("deletionGracePeriodSeconds"):
+        yield Problem((*path, "deletionGracePeriodSeconds"), "field is immutable", _RULE)
     if namespace := metadata.get("namespace"):
         yield from _said(dns_label(namespace), (*path, "namespace"))
     for key, value in (metadata.get("labels") or {}).items():
@@ -108,6 +117,10 @@ def _named(metadata: Mapping[str, Any], path: Path, rule: str) -> Iterator[Probl
         yield from _said(() if rule == "segment" else path_segment(found), (*path, "name"))
     else:
         yield Problem((*path, "name"), "Required value: name is required", _RULE)
+
+
+def _prefixed(metadata: Mapping[str, Any], path: Path, rule: str) -> Iterator[Problem]:
+    check = NAMES[rule]
     if prefix := metadata.get("generateName"):
         # A trailing dash is meant, for the server puts characters behind it: apimachinery, maskTrailingDash.
         whole = prefix[:-2] + "a" if rule != "segment" and len(prefix) > 1 and prefix.endswith("-") else prefix

@@ -40,11 +40,12 @@ _SUBDOMAINS = frozenset(
 _LABELS = frozenset({"Namespace", "Service"})
 
 
-def common_problems(gvk: GroupVersionKind, body: Objects) -> Iterator[Problem]:
+def common_problems(gvk: GroupVersionKind, body: Objects, live: Objects | None) -> Iterator[Problem]:
     """Of the metadata of any kind of Kubernetes; what a name has to be is known for some."""
     kind = str(gvk.group_kind)
     name = "subdomain" if kind in _SUBDOMAINS else "label" if kind in _LABELS else "segment"
-    return metadata_problems(body.get("metadata") or {}, name=name)
+    known = None if live is None else live.get("metadata") or {}
+    return metadata_problems(body.get("metadata") or {}, name=name, live=known)
 
 
 def complete(gvk: GroupVersionKind) -> Check | None:

@@ -16,8 +16,10 @@ Schema = dict[str, Any]
 
 DEEPEST = 100
 """Levels of schemas in schemas; the deepest of published operators has about forty."""
-MOST_NODES = 300_000
-"""Schemas in one kind. A definition that etcd can store has at most a tenth of it."""
+MOST_NODES = 40_000
+"""Schemas in one kind; the largest of published operators has a tenth of it."""
+DEEPEST_CHOICE = 6
+"""Levels of anyOf, oneOf and not in each other: what does not fit is told for every alternative of every level."""
 LONGEST_PATTERN = 10_000
 
 
@@ -35,14 +37,14 @@ def read_schema(raw: object, *, references: bool = False) -> Schema:
 
     `references`: the schema may name others by `$ref`, as those of OpenAPI documents do.
     """
-    return _schema(raw, 0, _Counter(), references)
+    return _schema(raw, 0, _Counter(), references, 0)
 
 
-def _schema(raw: object, depth: int, counter: _Counter, references: bool) -> Schema:
+def _schema(raw: object, depth: int, counter: _Counter, references: bool, choices: int) -> Schema:
     if not isinstance(raw, dict):
         raise UnusableSchema("a part of the schema is no mapping")
     counter.left -= 1
-    if depth > DEEPEST or counter.left < 0:
+    if depth > DEEPEST or counter.left < 0 or choices > DEEPEST_CHOICE:
         raise UnusableSchema("the schema is too deep or too large")
     found: Schema = {}
     for word, value in raw.items():
@@ -53,20 +55,21 @@ def _schema(raw: object, depth: int, counter: _Counter, references: bool) -> Sch
                 raise UnusableSchema(f"{word} has a value of the wrong type")
             found[word] = copy_json(value)
         elif word in ("properties", "items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"):
-            found[word] = _nested(word, value, depth + 1, counter, references)
+            found[word] = _nested(word, value, depth + 1, counter, references, choices)
     return found
 
 
-def _nested(word: str, value: object, depth: int, counter: _Counter, references: bool) -> object:
+def _nested(word: str, value: object, depth: int, counter: _Counter, references: bool, choices: int) -> object:
+    choices += word in ("anyOf", "oneOf", "not")
     if word == "properties" and isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
             raise UnusableSchema("a property's name is no string")
-        return {name: _schema(child, depth, counter, references) for name, child in value.items()}
+        return {name: _schema(child, depth, counter, references, choices) for name, child in value.items()}
     if word in ("allOf", "anyOf", "oneOf") and isinstance(value, list):
-        return [_schema(child, depth, counter, references) for child in value]
+        return [_schema(child, depth, counter, references, choices) for child in value]
     if word == "additionalProperties" and isinstance(value, bool):
         return value
-    return _schema(value, depth, counter, references)
+    return _schema(value, depth, counter, references, choices)
 
 
 def _is(*types: type) -> Callable[[Any], bool]:

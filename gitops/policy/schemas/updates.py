@@ -1,8 +1,6 @@
-"""What becomes of a live object when another is applied to it, and which parts of both are the same part.
+"""Ratcheting (KEP-4008): what breaks a rule may stay when it, or anything around it, is as it was.
 
-Merging is that of server-side apply (structured-merge-diff): fields of maps, items of keyed lists and of sets are kept
-where the applied object does not name them, all else is replaced. Ratcheting (KEP-4008): what breaks a rule may stay
-when it, or anything around it, is as it was; only fields and items of keyed lists are known to be the same part.
+Only fields and items of keyed lists are known to be the same part of the live object and of the new one.
 """
 
 from __future__ import annotations
@@ -16,33 +14,6 @@ from gitops.policy.schemas.reading import Schema
 from gitops.policy.schemas.typed import Types, list_type
 
 _ABSENT = object()
-
-
-def merged(old: Any, new: Any, schema: Schema, types: Types) -> Any:
-    """`old` with `new` applied; fields that `new` no longer has stay, for nobody here knows whose they are."""
-    schema = types.resolved(schema)[0]
-    if isinstance(old, dict) and isinstance(new, dict) and schema.get("x-kubernetes-map-type") != "atomic":
-        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
-        result = dict(old)
-        for key, value in new.items():
-            below = fields.get(key, others)
-            result[key] = (
-                merged(old[key], value, below if isinstance(below, dict) else {}, types) if key in old else value
-            )
-        return result
-    associative, keys = list_type(schema)
-    if isinstance(old, list) and isinstance(new, list) and associative:
-        return _merged_list(old, new, schema.get("items", {}), keys, types)
-    return new
-
-
-def _merged_list(old: list[Any], new: list[Any], items: Schema, keys: tuple[str, ...], types: Types) -> list[Any]:
-    if not keys:
-        return [*(item for item in old if item not in new), *new]
-    mine = {types.key_of(items, keys, item): item for item in new}
-    theirs = {types.key_of(items, keys, item): item for item in old}
-    kept = [item for key, item in theirs.items() if key not in mine]
-    return [*kept, *(merged(theirs[key], item, items, types) if key in theirs else item for key, item in mine.items())]
 
 
 def tolerance(schema: Schema, new: Any, old: Any, types: Types) -> Callable[[Path], bool]:
@@ -78,10 +49,6 @@ def _unchanged(here: Any, there: Any, schema: Schema, types: Types) -> bool:
         if other is _ABSENT or not _unchanged(child, other, below, types):
             return False
     return True
-
-
-def never(path: Path) -> bool:
-    return False
 
 
 def _step(segment: str | int, here: Any, there: Any, schema: Schema, types: Types) -> tuple[Any, Any, Schema]:

@@ -1,12 +1,14 @@
 """Rules over objects without a server: what is unchecked, hostile definitions, the operators' definitions."""
 
+import functools
 import time
 
 import pytest
 import yaml
 
 from gitops.policy.cel.rules import MOST_PROBLEMS, MOST_RULES, RuleTree, check_rules
-from gitops.policy.cel.values import IllTypedError, escape, parse_duration
+from gitops.policy.cel.structure import escape
+from gitops.policy.cel.values import IllTypedError, parse_duration
 from gitops.policy.verdicts import Problem
 
 TEXT = {"type": "string"}
@@ -134,8 +136,23 @@ HOSTILE = {
         {"l": list(range(100))},
     ),
     "too many rules": (obj(*("true" for _ in range(MOST_RULES + 1)), s=TEXT), {"s": ""}),
+    "deep schema": (
+        functools.reduce(lambda s, _: {"type": "object", "properties": {"a": s}}, range(400), obj("true")),
+        {},
+    ),
+    "deep lists": (functools.reduce(lambda s, _: {"type": "array", "items": s}, range(400), obj("true")), []),
+    "properties": ({"type": "object", "properties": [1]}, {}),
+    "property": ({"type": "object", "properties": {"a": 1}}, {}),
+    "type": ({"type": ["object"]}, {}),
+    "format of a text": ({"type": "string", "format": {}}, ""),
+    "items": ({"type": "array", "items": [1]}, []),
+    "keys": ({"type": "array", "items": obj(), "x-kubernetes-list-map-keys": [[]]}, []),
+    "rules": ({"type": "object", "x-kubernetes-validations": {"a": 1}}, {}),
     "no rules": (
-        {"type": "object", "x-kubernetes-validations": [1, {}, {"rule": None}, {"rule": ""}, {"rule": 5}]},
+        {
+            "type": "object",
+            "x-kubernetes-validations": [{}, {"rule": None}, {"rule": ""}, {"rule": 5, "message": 1, "fieldPath": []}],
+        },
         {},
     ),
 }

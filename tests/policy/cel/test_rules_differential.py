@@ -5,6 +5,8 @@ Old objects are made while the definition has no rules, so that some of them bre
 
 import copy
 import json
+import os
+import random
 import re
 
 import pytest
@@ -13,7 +15,8 @@ from controlplane_kit.client import ApiFailure, ApiServer
 from gitops.policy.cel.rules import RuleTree
 from gitops.policy.verdicts import Problem
 
-GROUP = "cel.example.com"
+# Each xdist worker has its own definition on the server that they share.
+GROUP = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.cel.example.com"
 TEXT = {"type": "string", "maxLength": 60}
 MOMENT = {"type": "string", "format": "date-time"}
 INT = {"type": "integer"}
@@ -187,7 +190,7 @@ FIELDS = {
 
 ROOT_RULES = (
     "!has(self.spec.root) || self.metadata.name.startsWith('root')",
-    {"rule": "!has(self.spec.root) || self.kind == 'Probe' && self.apiVersion == 'cel.example.com/v1'"},
+    {"rule": f"!has(self.spec.root) || self.kind == 'Probe' && self.apiVersion == '{GROUP}/v1'"},
     {"rule": "!has(self.spec.root) || self.spec.root == oldSelf.spec.root", "message": "root is immutable"},
 )
 
@@ -359,7 +362,7 @@ def said(call) -> set[tuple[str, ...]]:
     failure = failure_of(call)
     if failure is None:
         return set()
-    causes = json.loads(str(failure).partition(": ")[2])["details"]["causes"]
+    causes = json.loads(failure.body)["details"]["causes"]
     return {(segments(cause["field"]), plain(cause["message"])) for cause in causes}
 
 
@@ -416,6 +419,102 @@ def test_updating(live, tree, field, number):
     new = {**copy.deepcopy(old), "spec": {field: UPDATED[field][number][1]}}
     path = f"{URL}/{old['metadata']['name']}"
     assert ours(tree, new, old) == said(lambda: api.request("PUT", path, new, query=DRY))
+
+
+WORDS = ("ok", "x1", "good", "bad", "first", "next", "fixed", "a", "b", "c1", "50%")
+FORMATTED = {
+    "date-time": ("2019-01-01T00:00:00Z", "2021-01-01T00:00:00.25Z", "2021-01-01T02:00:00+02:00"),
+    "date": ("2021-02-01", "2021-03-01"),
+    "duration": ("1h", "90m", "2 days"),
+    "byte": ("aGVsbG8=", "aGVsbG9v"),
+}
+
+
+class Making:
+    """Random values of a schema, from few words, so that rules are met and missed and values repeat."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def value(self, schema):
+        choose = self.random.choice
+        if schema.get("x-kubernetes-int-or-string"):
+            return choose([0, 1, 4, "5%", "x", "2Gi"])
+        match schema["type"]:
+            case "integer":
+                return choose([-1, 0, 1, 2, 3, 5, 9, 11])
+            case "number":
+                return choose([0, 1, 2.5, 3])
+            case "boolean":
+                return choose([True, False])
+            case "string":
+                return choose(FORMATTED.get(schema.get("format"), WORDS))
+            case "array":
+                return self.items(schema)
+        if "additionalProperties" in schema:
+            keys = self.random.sample(["x", "xa", "y", "xa.b/c", "bb"], self.random.randrange(4))
+            return {key: self.value(schema["additionalProperties"]) for key in keys}
+        if schema.get("x-kubernetes-embedded-resource"):
+            return {"apiVersion": "v1", "kind": choose(["Pod", "Pot"]), "metadata": {"name": choose(["x1", "y1"])}}
+        fields = {k: v for k, v in schema["properties"].items() if self.random.random() < 0.6}
+        made = {key: self.value(child) for key, child in fields.items()}
+        made |= {key: choose(WORDS) for key in schema.get("required", ())}
+        if schema.get("x-kubernetes-preserve-unknown-fields"):
+            # Always there: a server calls {known: 1} and {more: 1} equal, since it counts fields and compares few.
+            made["more"] = choose([1, "a", {"a": 1}, {"a": 2}])
+        return made
+
+    def items(self, schema):
+        made = [self.value(schema["items"]) for _ in range(self.random.randrange(4))]
+        if schema.get("x-kubernetes-list-type") == "map":
+            return list({item["name"]: item for item in made}.values())
+        return list(dict.fromkeys(made)) if schema.get("x-kubernetes-list-type") == "set" else made
+
+    def changed(self, value, schema):
+        """Near the value: equal in most parts."""
+        if self.random.random() < 0.3:
+            return self.value(schema)
+        if isinstance(value, dict) and schema.get("properties"):
+            known = schema["properties"]
+            return {key: self.changed(v, known[key]) if key in known else v for key, v in value.items()}
+        if isinstance(value, list) and self.random.random() < 0.7:
+            return self.random.sample(value, len(value))
+        return value
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_objects(live, tree, seed):
+    """Two fields an object, made while there are no rules; then the same and others over them."""
+    api, _ = live
+    making = Making(seed)
+    refused = 0
+    olds = []
+    for number in range(12):
+        fields = making.random.sample(sorted(FIELDS), 2)
+        spec = {field: making.value(FIELDS[field]) for field in fields}
+        name = f"random-{seed}-{number}"
+        new = {**probe(name, "root", "a"), "spec": spec}
+        server = said(lambda new=new: api.request("POST", URL, new, query=DRY))
+        assert ours(tree, new) == server, new
+        refused += bool(server)
+        olds.append(new)
+    for old in [*olds, *live[1].values()]:
+        changed = {
+            field: making.changed(value, FIELDS[field]) for field, value in old["spec"].items() if field in FIELDS
+        }
+        if "uid" not in old["metadata"]:
+            try:
+                old = api.request("POST", URL, old)
+            except ApiFailure:
+                continue  # breaks rules
+        if "more" not in old["spec"].get("open", {"more": 1}):
+            continue  # see Making.value()
+        new = {**copy.deepcopy(old), "spec": changed}
+        path = f"{URL}/{old['metadata']['name']}"
+        server = said(lambda new=new, path=path: api.request("PUT", path, new, query=DRY))
+        assert ours(tree, new, old) == server, (old["spec"], new["spec"])
+        refused += bool(server)
+    assert refused
 
 
 def test_cases_refuse_and_accept(tree):

@@ -1,4 +1,4 @@
-"""Functions of texts: RE2 searches, and those of the strings library that the engine has differently or without bounds."""
+"""Functions of texts: RE2 searches, and what the engine has of the strings library differently or without bounds."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from typing import Any
 
 import yaml
 from controlplane_kit.client import ApiServer
-from gitops.policy.schemas.sources import schemas_of_definitions, schemas_of_openapi
 
 from differential_kit.generating import generate
 from differential_kit.oracle import Oracle
@@ -19,6 +19,7 @@ from differential_kit.samples import CURRENT, Body, Sample, read_definitions, re
 from differential_kit.walking import Schema
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.schemas.schema_set import SchemaSet
+from gitops.policy.schemas.sources import schemas_of_definitions, schemas_of_openapi
 
 DATA = Path(__file__).parent.parent / "data"
 NAMESPACE = "differential"
@@ -28,7 +29,7 @@ Kind = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """An object that the API server takes; mutations start from it. `live` is what an apply of it gave."""
+    """An object that the API server takes; mutations start from it."""
 
     name: str
     body: Body
@@ -82,6 +83,7 @@ class Ground:
             if answer.accepted
         ]
 
+    @functools.cached_property
     def bases(self) -> list[Base]:
         """Custom objects: those of upstream files, of probes.yaml, and a few made from each schema."""
         found = [(str(sample), applied(sample)) for sample in self.samples if is_object(sample)]
@@ -97,6 +99,7 @@ class Ground:
             made += self.accepted(large_first, self.custom)[:4]
         return made
 
+    @functools.cached_property
     def core_bases(self) -> list[Base]:
         """Built-in objects, of upstream files and of core.yaml."""
         schemas = self.core_schemas()
