@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from gitops.policy.cel.functions.lists import FUNCTIONS as _LIST_FUNCTIONS
+from gitops.policy.cel.functions.texts import MOST_STEPS
+
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*"""
     r"""|(?P<text>[rRbB]{0,2}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
@@ -32,6 +35,14 @@ _METHODS = frozenset({"replace", "join", "split", "substring", "indexOf", "lastI
 _FUNCTIONS = frozenset({"string", "bool"})
 _TO_REWRITE = frozenset({"validate", "named", "sortBy", *_METHODS, *_FUNCTIONS, *_LISTS, *_TRUTHS})
 
+_OF_LISTS = frozenset(
+    {
+        *(function.name.rpartition(".")[2].removeprefix("k8s_") for function in _LIST_FUNCTIONS),
+        *("join", "format", "sortBy", "existsOne", *_LISTS),
+    }
+)
+"""Names whose calls hand a list to Python."""
+
 ITERATIONS = 10_000
 """Of the engine, for one evaluation."""
 
@@ -42,18 +53,26 @@ class SyntaxUnknownError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an evaluation can cost at worst, in characters looked at or made."""
+    """What an evaluation can cost at worst, in characters looked at or made: some nanoseconds each."""
 
     depth: int  # of macros in each other
     macros: int
     copies: int  # places that can put a value twice into another: operators and commas
     length: int  # of the text
+    ours: bool  # whether a function in Python looks at lists
+    searches: bool
 
     def bound(self, items: int, longest: int) -> float:
         """For data with so many items in all its lists and maps, and a longest text of so many characters."""
         rounds = min(ITERATIONS, (items + self.copies + 1) ** self.depth) if self.depth else 1
         growth = (self.copies / self.macros + 1) ** self.macros if self.macros else self.copies + 1
-        return float(rounds * growth * (longest + self.length + items))
+        looked_at = longest + self.length + items * (_PYTHON if self.ours else 1) + _SEARCH * self.searches
+        return float(rounds * growth * looked_at)
+
+
+_PYTHON = 30
+"""An item costs that many characters where Python looks at it."""
+_SEARCH = 10 * MOST_STEPS
 
 
 @dataclass(slots=True)
@@ -146,7 +165,8 @@ class Tokens:
         ends: list[int] = []
         depth = macros = 0
         for at, token in enumerate(self.tokens):
-            ends = [end for end in ends if end > at]
+            while ends and ends[-1] <= at:
+                ends.pop()
             if token in _MACROS and at + 1 in self.closes and self.kinds[at] == "name":
                 ends.append(self.closes[at + 1])
                 macros += 1
@@ -154,7 +174,15 @@ class Tokens:
         copies = sum(
             kind == "mark" and token in ("+", ",") for kind, token in zip(self.kinds, self.tokens, strict=True)
         )
-        return Work(depth, macros, copies, len(self.text))
+        names = {token for token, kind in zip(self.tokens, self.kinds, strict=True) if kind == "name"}
+        return Work(
+            depth,
+            macros,
+            copies,
+            len(self.text),
+            ours=not names.isdisjoint(_OF_LISTS),
+            searches=not names.isdisjoint({"find", "findAll"}),
+        )
 
     def rewritten(self, *, optional: str = "", times: Times | None = None) -> str:
         """The text for the engine. `optional` is the variable that stands for a value or none."""

@@ -13,8 +13,8 @@ from gitops.policy.cel.functions.declaring import LONGEST, CallError, Function, 
 LONGEST_TEXT = 1 << 20
 """Characters of a text that a function makes."""
 
-_STEPS = 10_000_000
-"""Of a backtracking search: about a tenth of a second."""
+MOST_STEPS = 200_000
+"""Of a backtracking search: some milliseconds."""
 _NOT_ALIKE = re.compile(r"\\[pPzZQECABGhRuUx]|\[\[:|\[:|\(\?[^:)]|\\[0-9]|[*+?}][+]")
 """Where RE2 and Python's expressions part. `(?i)` and its like are not worth the trouble."""
 
@@ -98,7 +98,7 @@ def _search(pattern: str, text: str) -> re.Pattern[str]:
     compiled, ways = _compiled(pattern)
     if compiled is None or ("$" in pattern and text.endswith("\n")):
         raise GaveUpError("a pattern that only RE2 understands")
-    if (len(text) + 1) * ways(len(text) + 1) > _STEPS:
+    if (len(text) + 1) * ways(len(text) + 1) > MOST_STEPS:
         raise GaveUpError("a pattern that could take long")
     return compiled
 
