@@ -27,12 +27,12 @@ _ADDED = (
 )
 """Lists to which a repository adds: each entry refuses something more."""
 
-_ALLOWED = frozenset({"clusterAttribute", "kinds", "companions", *_ADDED})
+SETTABLE_BY_REPOSITORIES = frozenset({"clusterAttribute", "kinds", "companions", *_ADDED})
 
 
 def foreign_fields(wanted: OperatorType) -> Iterator[tuple[Path, str]]:
     """What a repository wrote into an operator type though it cannot set it, with a sentence."""
-    for name in sorted(set(wanted.spec.model_fields_set) - _ALLOWED):
+    for name in sorted(set(wanted.spec.model_fields_set) - SETTABLE_BY_REPOSITORIES):
         yield ("spec", name), f"{name} of an operator type is no repository's to set"
 
 

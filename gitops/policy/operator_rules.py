@@ -6,7 +6,8 @@ are the rules of webhooks and controllers, which no client can see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from gitops.manifests.lines import Path, dotted
@@ -14,9 +15,12 @@ from gitops.model.identity import GroupKind
 from gitops.model.object_rules import FieldRule
 from gitops.policy import codes
 from gitops.policy.cel.expressions import EvaluationError
-from gitops.policy.field_rules import Problem, values_at
+from gitops.policy.field_rules import Problem, named_values_at, values_at
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.rule_expressions import holds, require_plain
+from gitops.policy.rule_expressions import holds, require_plain, scope
+
+MOST_PLACES = 1000
+"""Of one path in one object that rules look at: no kind of the operators has as many, and each costs microseconds."""
 
 
 def manifest_problems(registry: OperatorRegistry, kind: GroupKind, body: Mapping[str, Any]) -> Iterator[Problem]:
@@ -33,22 +37,40 @@ def manifest_problems(registry: OperatorRegistry, kind: GroupKind, body: Mapping
             yield codes.NOT_EXPLICIT, f"{dotted(path)}: {required.message} ({required.source})", path
     rules = [rule for rule in known.rules if rule.about == "manifest" and applies(rule.versions, version)]
     if rules:
-        try:
-            require_plain(body)
-        except EvaluationError as error:
-            yield codes.RULE_UNDECIDED, f"no rule of the operator could be checked: {error}", ()
-            return
+        yield from _evaluated(rules, body)
+
+
+def _evaluated(rules: Iterable[FieldRule], body: Mapping[str, Any]) -> Iterator[Problem]:
+    try:
+        require_plain(body)
+    except EvaluationError as error:
+        yield codes.RULE_UNDECIDED, f"no rule of the operator could be checked: {error}", ()
+        return
+    for place, group in by_place(rules).items():
+        found = list(islice(named_values_at(body, place), MOST_PLACES + 1))
+        if len(found) > MOST_PLACES:
+            message = f"only the first {MOST_PLACES} of {place} were checked by rules of the operator"
+            yield codes.RULE_UNDECIDED, message, found[MOST_PLACES][1]
+        for _, path, value in found[:MOST_PLACES]:
+            values = scope(self=value, object=body)
+            for rule in group:
+                yield from judged(rule, path, values)
+
+
+def by_place(rules: Iterable[FieldRule]) -> dict[str, list[FieldRule]]:
+    """Rules by their path."""
+    found: dict[str, list[FieldRule]] = {}
     for rule in rules:
-        for path, value in values_at(body, rule.path) if rule.path else (((), body),):
-            yield from judged(rule, path, {"self": value, "object": body})
+        found.setdefault(rule.path, []).append(rule)
+    return found
 
 
-def judged(rule: FieldRule, path: Path, variables: Mapping[str, Any]) -> Iterator[Problem]:
+def judged(rule: FieldRule, path: Path, values: Any) -> Iterator[Problem]:
     """The problem with one value that a rule is about, if there is one; `path` is that of `self`."""
     at: Path = (*path, *(rule.at.strip("/").split("/") if rule.at else ()))
     place = f"{dotted(at)}: " if at else ""
     try:
-        if holds(rule.rule, variables):
+        if holds(rule.rule, values):
             return
     except EvaluationError as error:
         message = f"{place}rule {rule.id} could not be checked: {error} ({rule.source})"

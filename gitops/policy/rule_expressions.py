@@ -27,17 +27,22 @@ def require_plain(body: Mapping[str, Any]) -> None:
     Size().add(body)
 
 
-def holds(text: str, variables: Mapping[str, Any]) -> bool:
-    """Whether a CEL expression is true. Raises EvaluationError when it has no value on these."""
+def scope(**variables: Any) -> Any:
+    """Values for expressions, by the names of variables; made once for all rules about one place."""
+    return environment(VARIABLES).Activation({**_NOTHING, **variables})
+
+
+def holds(text: str, values: Any) -> bool:
+    """Whether a CEL expression is true in a scope. Raises EvaluationError when it has no value there."""
     program = compiled(text)
     try:
-        result = program.eval(activation=environment(VARIABLES).Activation({**_NOTHING, **variables}))
+        result = program.eval(activation=values)
         if result.type() != cel.Type.ERROR:
             return result.plain_value() is True
         problem = str(result.value())
     except Exception as error:  # the binding raises RuntimeError and others, undocumented
         problem = str(error)
-    raise EvaluationError(problem.partition("\n")[0][:200])
+    raise EvaluationError(problem.partition("\n")[0].partition(": ")[2][:200] or "an error of the engine")
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from gitops.manifests.lines import Path, dotted
@@ -19,9 +20,9 @@ from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
 from gitops.policy.cel.expressions import EvaluationError
 from gitops.policy.field_rules import Problem, named_values_at
-from gitops.policy.operator_rules import applies, judged, version_of
+from gitops.policy.operator_rules import MOST_PLACES, applies, by_place, judged, version_of
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.rule_expressions import require_plain
+from gitops.policy.rule_expressions import require_plain, scope
 
 _ABSENT: Any = object()
 _LISTED = 10
@@ -55,7 +56,8 @@ def update_problems(
 ) -> Iterator[Problem]:
     """(code, message, path) of each change that is refused."""
     known, sets = registry.rules_of(ref.group_kind), registry.component_sets(ref.group_kind)
-    on_update = [rule for rule in known.rules if rule.about == "change"]
+    version = version_of(after)
+    on_update = [rule for rule in known.rules if rule.about == "change" and applies(rule.versions, version)]
     if not (known.immutable or on_update or sets) or before == after:
         return
     if before.get("apiVersion") != after.get("apiVersion"):
@@ -76,9 +78,13 @@ def update_problems(
     except EvaluationError as error:
         yield codes.UPDATE_UNCHECKED, f"rules about changes could not be checked: {error}", ()
         return
-    for rule in on_update:
-        if applies(rule.versions, version_of(after)):
-            yield from _refused(rule, before, after)
+    for place, group in by_place(on_update).items():
+        was = {identity: value for identity, _, value in named_values_at(before, place)}
+        for identity, path, value in islice(named_values_at(after, place), MOST_PLACES):
+            if identity in was:
+                values = scope(self=value, oldSelf=was[identity], object=after, oldObject=before)
+                for rule in group:
+                    yield from _refused(rule, path, values)
 
 
 def _changed(field: ImmutableField, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
@@ -111,13 +117,9 @@ def _is_nothing(value: Any) -> bool:
     return value is _ABSENT or value in ({}, [])
 
 
-def _refused(rule: FieldRule, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
-    was = {identity: value for identity, _, value in named_values_at(before, rule.path)}
-    for identity, path, value in named_values_at(after, rule.path):
-        if identity in was:
-            variables = {"self": value, "oldSelf": was[identity], "object": after, "oldObject": before}
-            for code, message, at in judged(rule, path, variables):
-                yield codes.UPDATE_REFUSED if code == codes.RULE_BROKEN else code, message, at
+def _refused(rule: FieldRule, path: Path, values: Any) -> Iterator[Problem]:
+    for code, message, at in judged(rule, path, values):
+        yield codes.UPDATE_REFUSED if code == codes.RULE_BROKEN else code, message, at
 
 
 def _listed(names: Iterable[str]) -> str:

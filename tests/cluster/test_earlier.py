@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gitops.cluster.comparison import compare
 from gitops.cluster.earlier import earlier_state
@@ -62,3 +64,35 @@ def test_equal_quantities_are_no_change():
     there = live({"limits": {"cpu": "1000m"}, "x": 2}, {"limits": {"cpu": "1000m"}, "x": 2})
     before = earlier_state(body, there, compare(body, there, MANAGER))
     assert before["spec"]["x"] == 2
+
+
+named = st.sampled_from(["a", "b", "c"])
+scalars = st.one_of(st.integers(0, 3), st.sampled_from(["x", "1", ""]), st.booleans())
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.dictionaries(named, inner, max_size=3),
+        st.lists(scalars, max_size=3),
+        st.dictionaries(named, st.dictionaries(named, inner, max_size=2), max_size=3).map(
+            lambda items: [{**item, "name": name} for name, item in items.items()]
+        ),
+    ),
+    max_leaves=10,
+)
+specs = st.dictionaries(named, values, max_size=3)
+
+
+@given(specs, specs, specs)
+def test_any_earlier_state_can_be_made(applied, now, declared):
+    body = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}, "spec": declared}
+    there = live(applied, now)
+    before = earlier_state(body, there, compare(body, there, MANAGER))
+    assert isinstance(before["spec"], dict)
+    assert body["spec"] == declared
+
+
+@given(specs)
+def test_what_is_as_declared_was_as_declared(declared):
+    body = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}, "spec": declared}
+    there = live(declared, declared)
+    assert earlier_state(body, there, compare(body, there, MANAGER)) == body

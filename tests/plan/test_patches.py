@@ -292,6 +292,7 @@ spec:
             - name: main
               env:
                 - {name: C, value: "3"}
+              image: example/worker:1.0.0
 """
 
 

@@ -135,6 +135,13 @@ def test_what_the_engine_cannot_hold_is_told(value):
     assert [code for code, _, _ in problems] == ["GO4529"]
 
 
+def test_an_object_with_very_many_components_is_judged_in_bounded_time():
+    body = graph({})
+    body["spec"]["components"] *= 5_000
+    problems = list(manifest_problems(REGISTRY, DGD, body))
+    assert [(code, dotted(path)) for code, _, path in problems] == [("GO4523", "spec.components[1000]")]
+
+
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]:
     ref = ObjectRef(DGD.group, DGD.kind, "", "chat")
     return [(code, dotted(path)) for code, _, path in update_problems(REGISTRY, ref, before, after)]

@@ -13,7 +13,7 @@ from gitops.model.identity import ObjectRef
 from gitops.model.object_rules import FieldRule
 from gitops.policy.operator_rules import judged, manifest_problems
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.rule_expressions import compiled
+from gitops.policy.rule_expressions import compiled, scope
 from gitops.policy.updates import update_problems
 
 HERE = Path(__file__).parent
@@ -66,7 +66,7 @@ def test_a_rule_takes_what_is_right_and_refuses_what_is_wrong(operator, id):
 def test_no_rule_says_yes_to_nonsense_by_accident(rule):
     """Values of the wrong type are told, or judged wrong; they never raise."""
     for value in ("x", 1, [], {}, [1], {"a": 1}):
-        variables = {"self": value, "object": {"spec": value}, "oldSelf": value, "oldObject": {"spec": value}}
-        for code, message, _ in judged(rule, ("spec",), variables):
+        values = scope(self=value, object={"spec": value}, oldSelf=value, oldObject={"spec": value})
+        for code, message, _ in judged(rule, ("spec",), values):
             assert code in ("GO4521", "GO4522", "GO4523")
             assert rule.source in message
