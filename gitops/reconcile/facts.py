@@ -89,7 +89,7 @@ class FactsKeeper:
             self._signal.set()
 
     def assigned(self) -> None:
-        """Read if something is wanted that was not when it was read last."""
+        """Read if something is wanted that was not when the last reading began."""
         wanted = self._wanted()
         if self._task is not None and not (wanted.kinds <= self._covered.kinds and wanted.types == self._covered.types):
             self._signal.set()
@@ -124,13 +124,13 @@ class FactsKeeper:
 
     async def _read(self) -> float | None:
         """One reading; seconds until the next, None when only an event can make one worth while."""
-        wanted = self._wanted()
+        wanted = self._covered = self._wanted()
         reading = await self._reader.read(
             wanted.kinds, wanted.types, server_version=self._server_version(), unchanged=self._unchanged()
         )
         if self.reading is None or reading.unread != self.reading.unread:
             for sentence in reading.unread:
                 _log.warning("cluster %s: %s", self._name, sentence)
-        self.reading, self._covered = reading, wanted
+        self.reading = reading
         self._told(reading)
         return AGAIN_AFTER if reading.incomplete else None
