@@ -28,6 +28,7 @@ from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
 from gitops.model.clusters import Cluster
 from gitops.plan.pruning import FuseLimits
+from gitops.policy.published import Published
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.accounts import OnceReport
@@ -39,6 +40,7 @@ from gitops.reconcile.options import EngineOptions
 from gitops.settings import RepositorySettings, Settings, SettingsError, split_listen
 from gitops.source.mirror import Mirror
 from gitops.source.remotes import CredentialFiles, Remote
+from gitops.source.schema_files import default_folders, load_published
 from gitops.source.sources import FolderSource, GitSource, Source
 from gitops.source.status_branch import Author
 from gitops.source.transport import Timeouts
@@ -166,11 +168,28 @@ def connector(settings: Settings, metrics: PrometheusMetrics | None = None) -> F
 
 
 def context(settings: Settings, metrics: PrometheusMetrics | None) -> Context:
-    """What the engine is given. Raises MappingError when shipped data is broken."""
-    options = engine_options(settings)
-    registry, mappings = OperatorRegistry.shipped().permitting(settings.permitted_types), Mappings.shipped()
-    made = Context(options=options, registry=registry, mappings=mappings, clock=time.monotonic, wall=time.time)
+    """What the engine is given. Raises SettingsError or OSError for bad schema files, MappingError when shipped data is
+    broken."""
+    made = Context(
+        options=engine_options(settings),
+        registry=OperatorRegistry.shipped().permitting(settings.permitted_types),
+        mappings=Mappings.shipped(),
+        clock=time.monotonic,
+        wall=time.time,
+        files=schema_files(settings),
+    )
     return made if metrics is None else replace(made, metrics=metrics)
+
+
+def schema_files(settings: Settings) -> Published:
+    """What the files that the settings name say. A file that cannot be used is a mistake, as in the settings."""
+    named = settings.schemas or ([] if settings.path is None else default_folders(settings.path))
+    files = load_published(named)
+    if files.findings:
+        raise SettingsError(
+            "\n".join(f"settings: schemas: {found.origin}: {found.message}" for found in files.findings)
+        )
+    return files
 
 
 def engine_options(settings: Settings) -> EngineOptions:

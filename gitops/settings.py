@@ -100,6 +100,13 @@ NotNegative = Annotated[float, BeforeValidator(parse_duration), Field(ge=0, allo
 FilePath = Annotated[Path, BeforeValidator(_expand)]
 
 
+def _split(value: object) -> object:
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+FilePaths = Annotated[list[FilePath], BeforeValidator(_split)]
+
+
 class Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -250,6 +257,11 @@ class Settings(BaseSettings):
     credentials_dir: FilePath = Path("~/.config/gitops/clusters")
     """Folder of kubeconfig files, one per credential: `dgx-a` or `dgx-a.yaml` for `credentials: dgx-a` in a Cluster
     document. Watched: a changed file is used for the next connection."""
+
+    schemas: FilePaths = []
+    """Files and folders with CustomResourceDefinitions, or copies that `gitops schemas pull` made, for kinds of which
+    the clusters themselves tell no schema. With `path` and none named: `.gitops/schemas` in that folder. In the
+    environment and with --set they are separated by `:`."""
 
     poll_interval: Seconds = 60.0
     """Seconds between two looks at the repository when no webhook calls. A look costs one small request."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gitops.cli import apply, explain, init, plan, rbac, run, schema, status, validate
+from gitops.cli import apply, explain, init, plan, rbac, run, schema, schemas, status, validate
 from gitops.cli.exits import Exit
 
 application = typer.Typer(
@@ -29,6 +29,7 @@ application.command("apply")(apply.apply)
 application.command("status")(status.status)
 application.command("init")(init.init)
 application.command("schema")(schema.schema)
+application.add_typer(schemas.group, name="schemas")
 application.add_typer(rbac.application, name="rbac")
 
 

@@ -21,6 +21,7 @@ def apply(
     path: options.Folder = None,
     credentials_dir: options.Credentials = None,
     state_dir: options.State = None,
+    schemas: options.Schemas = None,
     format: options.Format = "text",
     set_: options.Set = None,
 ) -> None:
@@ -43,6 +44,7 @@ def apply(
         "path": path,
         "credentials_dir": credentials_dir,
         "state_dir": state_dir,
+        "schemas": schemas or None,
     }
     settings = options.settings_from(config=config, pairs=set_, flags=flags, quiet=True)
     report = asyncio.run(daemon.apply_once(settings))

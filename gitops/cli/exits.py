@@ -29,7 +29,7 @@ _MEANINGS = {
     "`rbac check`: a file or the roles of the cluster could not be read.",
     Exit.CHANGES: "`plan --exit-code`: no errors, and something would change.",
     Exit.INCOMPLETE: "`apply --once`: a unit was refused, is waiting, or its cluster could not be reached; "
-    "`plan`: a cluster could not be asked; `status`: not every unit is ready.",
+    "`plan`, `schemas pull`: a cluster could not be asked; `status`: not every unit is ready.",
     Exit.DEFECT: "A defect of gitops itself, with a traceback: please report it.",
     Exit.INTERRUPTED: "Stopped by a second Ctrl-C before a clean stop was done.",
 }

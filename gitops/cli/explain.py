@@ -44,13 +44,14 @@ def explain(
     config: options.Config = None,
     set_: options.Set = None,
     format: options.Format = "text",
+    schemas: options.Schemas = None,
 ) -> None:
     """Say for a field of an object, or for all of them, which file and line set it and what that overrode.
 
     Exits with 1 when the object's workload has errors, 2 when there is no such object or field.
     """
     from gitops.cli import terminal
-    from gitops.cli.folders import compiled_folder
+    from gitops.cli.folders import compiled_folder, schemas_of
     from gitops.plan.explaining import Trace
     from gitops.plan.field_paths import BadPathError
     from gitops.policy.annotations import BadAnnotationError, parse_dependencies
@@ -62,7 +63,8 @@ def explain(
         typer.echo(f"gitops: {object}: write Kind.group/name, such as Deployment.apps/echo or Service/echo", err=True)
         raise typer.Exit(Exit.USAGE) from None
     trace = Trace()
-    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types, trace=trace)
+    known = schemas_of(path, schemas)
+    tree, compilation = compiled_folder(path, schemas=known, extra_types=settings.permitted_types, trace=trace)
     found = [(k, o) for k, o in _objects(compilation, wanted) if not cluster or k.cluster in cluster]
     if not found:
         _say_why_not(compilation, wanted, tree.read, cluster or ())
@@ -84,7 +86,7 @@ def explain(
 def _objects(compilation: Compilation, wanted: Dependency) -> list[tuple[UnitKey, DesiredObject]]:
     return [
         (key, item)
-        for key, unit in sorted({**compilation.units, **compilation.not_run}.items())
+        for key, unit in sorted({**compilation.units, **compilation.refused, **compilation.not_run}.items())
         for item in unit.objects
         if (item.ref.group, item.ref.kind, item.ref.name) == (wanted.group, wanted.kind, wanted.name)
         and wanted.namespace in ("", item.ref.namespace)
@@ -125,7 +127,7 @@ def _say_why_not(compilation: Compilation, wanted: Dependency, read: Any, cluste
         terminal.print_findings(compilation.errors, read, terminal.console())
         typer.echo(f"gitops: no unit without errors has {wanted}", err=True)
         raise typer.Exit(Exit.FINDINGS)
-    units = {**compilation.units, **compilation.not_run}.values()
+    units = {**compilation.units, **compilation.refused, **compilation.not_run}.values()
     near = sorted(
         {
             f"{item.ref.group_kind}/{item.ref.name}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +15,29 @@ if TYPE_CHECKING:
     from gitops.model.identity import GroupVersionKind
     from gitops.plan.explaining import Trace
     from gitops.plan.units import Compilation
+    from gitops.policy.published import Published
     from gitops.source.folders import FolderTree
 
 
+def schemas_of(path: Path, given: Sequence[Path] | None) -> Published:
+    """What the given files and folders say of clusters; with none given, the copy that was pulled into the folder.
+
+    Raises OSError.
+    """
+    from gitops.source.schema_files import default_folders, load_published
+
+    return load_published(given or default_folders(path), repository=path)
+
+
 def compiled_folder(
-    path: Path, *, extra_types: Iterable[GroupVersionKind] = (), trace: Trace | None = None
+    path: Path,
+    *,
+    schemas: Published | None = None,
+    extra_types: Iterable[GroupVersionKind] = (),
+    trace: Trace | None = None,
 ) -> tuple[FolderTree, Compilation]:
-    """The files of a folder and what they compile to, where the settings allow `extra_types`; a `trace` is filled with
-    what was merged.
+    """The files of a folder and what they compile to, where the settings allow `extra_types`, with verdicts by
+    `schemas` (by default what was pulled into the folder); a `trace` is filled with what was merged.
 
     Raises OSError when the folder cannot be read.
     """
@@ -30,9 +47,11 @@ def compiled_folder(
 
     tree = FolderTree(path)
     registry = OperatorRegistry.shipped().permitting(extra_types)
+    known = schemas_of(path, None) if schemas is None else schemas
     gc.disable()  # compiling leaves no cycles, and walking over what it keeps takes a tenth of its time
     try:
-        return tree, Compiler(registry).compile(tree, trace=trace)
+        compilation = Compiler(registry, known).compile(tree, facts=known.facts, trace=trace)
+        return tree, replace(compilation, findings=(*known.findings, *compilation.findings))
     finally:
         gc.enable()
 
@@ -56,7 +75,5 @@ def compared_with(
 
 def with_findings(compilation: Compilation, more: Iterable[Finding]) -> Compilation:
     """The compilation with what else was found, in the order of places."""
-    from dataclasses import replace
-
     findings = {(f.origin, f.code, f.message): f for f in (*compilation.findings, *more)}
     return replace(compilation, findings=tuple(findings[key] for key in sorted(findings)))

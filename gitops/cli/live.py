@@ -17,6 +17,7 @@ from gitops.cluster.comparison import FieldDifference, compare
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.earlier import earlier_state
 from gitops.cluster.errors import ApiError, RequestFailed
+from gitops.cluster.facts import FactsReader
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
 from gitops.model.findings import Finding
@@ -26,9 +27,13 @@ from gitops.plan.compiling import Compiler
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
 from gitops.plan.units import Compilation, DesiredObject
+from gitops.policy.facts import ClusterFacts
+from gitops.policy.published import NOTHING_PUBLISHED, Published
+from gitops.policy.registry import OperatorRegistry
 from gitops.policy.updates import Update, check_updates
 from gitops.reconcile.cluster_worker import Connector
-from gitops.reconcile.heads import pins_of
+from gitops.reconcile.facts import Wanted
+from gitops.reconcile.heads import kinds_of, pins_of
 from gitops.source.folders import FolderTree
 
 
@@ -69,20 +74,29 @@ class LivePlan:
 
 
 async def compare_with_clusters(
-    tree: FolderTree, compiler: Compiler, connector: Connector, *, only: frozenset[str]
+    tree: FolderTree,
+    compiler: Compiler,
+    connector: Connector,
+    registry: OperatorRegistry,
+    *,
+    only: frozenset[str],
+    known: Published = NOTHING_PUBLISHED,
 ) -> LivePlan:
-    """Compile with the clusters' pins, so that instances stay where they are, and compare. `only` = names of clusters
-    to compare (empty: all); the others are asked for their pins all the same."""
+    """Compile with the clusters' pins, so that instances stay where they are, and with what they tell of themselves,
+    and compare. `only` = names of clusters to compare (empty: all); the others are asked for their pins all the same.
+    What is `known` of clusters beforehand holds for those that do not tell."""
     compilation = await asyncio.to_thread(compiler.compile, tree)
     if compilation.repository is None:
         return LivePlan(compilation)
     reconciler = ReconcilerName(compilation.repository.metadata.name)
     names = [ClusterName(name) for name in sorted(compilation.clusters)]
-    clusters = [_Cluster(name, compilation, connector, reconciler) for name in names]
+    clusters = [_Cluster(name, compilation, connector, reconciler, registry) for name in names]
     try:
         await asyncio.gather(*(cluster.open() for cluster in clusters))
         parents = {key: record for cluster in clusters for key, record in cluster.parents.items()}
-        plan = LivePlan(await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents)))
+        facts = {**known.facts, **{cluster.name: cluster.facts for cluster in clusters if cluster.facts is not None}}
+        compiled = await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents), facts=facts)
+        plan = LivePlan(replace(compiled, findings=(*known.findings, *compiled.findings)))
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
             plan.changes |= found
@@ -95,13 +109,20 @@ async def compare_with_clusters(
 
 class _Cluster:
     def __init__(
-        self, name: ClusterName, compilation: Compilation, connector: Connector, owner: ReconcilerName
+        self,
+        name: ClusterName,
+        compilation: Compilation,
+        connector: Connector,
+        owner: ReconcilerName,
+        registry: OperatorRegistry,
     ) -> None:
         self.name = name
+        self.facts: ClusterFacts | None = None
         self.parents: Mapping[UnitKey, ParentRecord] = {}
         self.problem = ""
         self.updates: list[Update] = []
         self._document = compilation.clusters[name]
+        self._wanted = Wanted.of(self._document, kinds_of(compilation, name), registry)
         self._connector = connector
         self._reconciler = owner
         self._manager = manager_name(owner)
@@ -110,9 +131,14 @@ class _Cluster:
     async def open(self) -> None:
         try:
             connection = await self._connector.open(self._document)
-            self._objects = Objects(connection, Discovery(connection))
+            discovery = Discovery(connection)
+            self._objects = Objects(connection, discovery)
             store = ParentStore(self._objects, reconciler=self._reconciler, cluster=self.name, manager=self._manager)
             stored = await store.load_all()
+            version = await discovery.server_version()
+            reader, told = FactsReader(connection, discovery), "" if isinstance(version, ApiError) else str(version)
+            reading = await reader.read(self._wanted.kinds, self._wanted.types, server_version=told)
+            self.facts = reading.facts
         except RequestFailed as error:
             self.problem = str(error)
             return
@@ -139,7 +165,7 @@ class _Cluster:
             found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
         if compilation.complete:
             for key in sorted(self.parents):
-                if key not in units and key.workload not in compilation.held:
+                if key not in units and key.workload not in compilation.held and key not in compilation.refused:
                     found[key] = await self._deleted(self._objects, key, own=set(), declared=declared)
         return found
 

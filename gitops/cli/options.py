@@ -26,6 +26,15 @@ State = Annotated[Path | None, typer.Option("--state-dir", help="Folder for cach
 Credentials = Annotated[
     Path | None, typer.Option("--credentials-dir", help="Folder of kubeconfigs, by name.", show_default=False)
 ]
+Schemas = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--schemas",
+        help="File or folder with schemas; may be repeated. Default: .gitops/schemas in the repository.",
+        show_default=False,
+        exists=True,
+    ),
+]
 Base = Annotated[
     str | None,
     typer.Option(

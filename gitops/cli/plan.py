@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from gitops.cli.live import LivePlan, ObjectChange
+    from gitops.model.identity import UnitKey
     from gitops.plan.units import Compilation
+    from gitops.policy.published import Published
     from gitops.settings import Settings
     from gitops.source.folders import FolderTree
 
@@ -29,22 +31,24 @@ def plan(
         typer.Option(help="Folder of kubeconfigs: compare with what is live.", show_default=False, exists=True),
     ] = None,
     format: options.Format = "text",
+    schemas: options.Schemas = None,
     base: options.Base = None,
     config: options.Config = None,
     set_: options.Set = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
 ) -> None:
-    """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted.
+    """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted, and what
+    the clusters' own schemas say of it.
 
     Nothing is changed anywhere. Exits with 1 when the repository has errors.
     """
     from gitops.cli import terminal
-    from gitops.cli.folders import compared_with, compiled_folder, with_findings
+    from gitops.cli.folders import compared_with, compiled_folder, schemas_of, with_findings
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
-    wanted = frozenset(cluster or ())
-    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
-    live = None if credentials_dir is None else _compared(tree, settings, credentials_dir, wanted)
+    wanted, known = frozenset(cluster or ()), schemas_of(path, schemas)
+    tree, compilation = compiled_folder(path, schemas=known, extra_types=settings.permitted_types)
+    live = None if credentials_dir is None else _compared(tree, settings, credentials_dir, wanted, known)
     compilation = compilation if live is None else live.compilation
     if live is not None and live.refused:
         compilation = with_findings(compilation, live.refused)
@@ -67,7 +71,9 @@ def plan(
         raise typer.Exit(Exit.CHANGES)
 
 
-def _compared(tree: FolderTree, settings: Settings, credentials: Path, wanted: frozenset[str]) -> LivePlan:
+def _compared(
+    tree: FolderTree, settings: Settings, credentials: Path, wanted: frozenset[str], known: Published
+) -> LivePlan:
     import asyncio
 
     from gitops.cli.live import compare_with_clusters
@@ -75,8 +81,9 @@ def _compared(tree: FolderTree, settings: Settings, credentials: Path, wanted: f
     from gitops.policy.registry import OperatorRegistry
     from gitops.reconcile.connecting import FolderConnector
 
-    compiler = Compiler(OperatorRegistry.shipped().permitting(settings.permitted_types))
-    return asyncio.run(compare_with_clusters(tree, compiler, FolderConnector(credentials), only=wanted))
+    registry = OperatorRegistry.shipped().permitting(settings.permitted_types)
+    compiler, connector = Compiler(registry, known), FolderConnector(credentials)
+    return asyncio.run(compare_with_clusters(tree, compiler, connector, registry, only=wanted, known=known))
 
 
 def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> None:
@@ -92,7 +99,8 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
     names = [ClusterName(name) for name in sorted(compilation.clusters) if not wanted or name in wanted]
     totals: dict[str, int] = {}
     for name in names:
-        units = {key: unit for key, unit in compilation.units.items() if key.cluster == name}
+        every = {**compilation.units, **compilation.refused}
+        units = {key: unit for key, unit in every.items() if key.cluster == name}
         branch = Tree(Text(f"{name}  ({terminal.count(len(units), 'unit')})", style="bold"))
         if live is not None and name in live.unreachable:
             branch.add(Text(f"cannot be asked: {live.unreachable[name]}", style="red"))
@@ -101,6 +109,8 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
             unit = units.get(key)
             place = "" if unit is None or not unit.namespace else f"  in {unit.namespace}"
             twig = branch.add(Text(str(key)) + Text(place, style="dim"))
+            if key in compilation.refused:
+                twig.add(Text("refused by the cluster: what runs stays at its last good commit", style="yellow"))
             if key in changes:
                 for change in changes[key]:
                     totals[str(change.change)] = totals.get(str(change.change), 0) + 1
@@ -153,13 +163,14 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
     from gitops.report.drift import shown
     from gitops.report.findings import finding_json
 
-    def changes(found: list[ObjectChange]) -> list[dict[str, Any]]:
+    def changes(key: UnitKey, found: list[ObjectChange]) -> list[dict[str, Any]]:
         return [
             {
                 "object": str(change.ref),
                 "change": str(change.change),
                 "source": change.source or None,
                 "problem": change.problem or None,
+                "verdict": verdicts.get((key, change.ref)),
                 "fields": [
                     {
                         "path": d.pointer,
@@ -173,15 +184,20 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
             for change in found
         ]
 
+    every = {**compilation.units, **compilation.refused}
+    verdicts = {(unit.key, item.ref): str(verdict) for unit, item, verdict in compilation.judged()}
     units: dict[str, Any] = {}
-    keys = {*compilation.units, *(() if live is None else live.changes)}
+    keys = {*every, *(() if live is None else live.changes)}
     for key in sorted(k for k in keys if not wanted or k.cluster in wanted):
-        unit = compilation.units.get(key)
+        unit = every.get(key)
         entry: dict[str, Any] = {"cluster": key.cluster, "namespace": unit.namespace or None if unit else None}
-        if live is None and unit is not None:
-            entry["objects"] = [{"object": str(o.ref), "source": str(o.origin)} for o in unit.objects]
-        elif live is not None and key in live.changes:
-            entry["objects"] = changes(live.changes[key])
+        entry["refused"] = key in compilation.refused
+        if live is not None and key in live.changes:
+            entry["objects"] = changes(key, live.changes[key])
+        elif unit is not None and (live is None or entry["refused"]):
+            entry["objects"] = [
+                {"object": str(o.ref), "source": str(o.origin), "verdict": verdicts[key, o.ref]} for o in unit.objects
+            ]
         units[str(key)] = entry
     return {
         "complete": compilation.complete,

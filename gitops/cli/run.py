@@ -16,6 +16,7 @@ def run(
     path: options.Folder = None,
     credentials_dir: options.Credentials = None,
     state_dir: options.State = None,
+    schemas: options.Schemas = None,
     poll_interval: Annotated[
         str | None, typer.Option(help="Time between two looks at the repository (30s, 5m).", show_default=False)
     ] = None,
@@ -40,6 +41,7 @@ def run(
         "path": path,
         "credentials_dir": credentials_dir,
         "state_dir": state_dir,
+        "schemas": schemas or None,
         "poll_interval": poll_interval,
         "listen": listen,
         "identity": identity,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gitops.settings import Settings
+    from gitops.source.statuses import StatusStore
 
 Bodies = dict[str, dict[str, Any]]
 """Path of a status file → its content."""
@@ -59,15 +60,26 @@ def status(
 
 def read_status(settings: Settings) -> Bodies:
     """All status files of a folder's state or of the status branch, which is fetched. Raises SourceError, OSError."""
-    if settings.path is not None:
-        from gitops.source.status_folder import StatusFolder
-
-        folder = StatusFolder(settings.state_dir / "status")
-        return _decoded(folder.files("status"), folder.read)
-    return _of_branch(settings)
+    return _decoded(read_branch(settings, "status"))
 
 
-def _of_branch(settings: Settings) -> Bodies:
+def read_branch(settings: Settings, folder: str) -> dict[str, bytes]:
+    """Path → content of what is below a folder of the status branch, or of a folder's state, without a repository.
+
+    Raises SettingsError, SourceError, OSError.
+    """
+    if settings.path is None:
+        return _of_branch(settings, folder)
+    from gitops.source.status_folder import StatusFolder
+
+    return _contents(StatusFolder(settings.state_dir / "status"), folder)
+
+
+def _contents(store: StatusStore, folder: str) -> dict[str, bytes]:
+    return {path: data for path in store.files(folder) if (data := store.read(path)) is not None}
+
+
+def _of_branch(settings: Settings, folder: str) -> dict[str, bytes]:
     from gitops import daemon
     from gitops.model.identity import ReconcilerName, WorkloadRef
     from gitops.plan.compiling import Compiler
@@ -88,21 +100,20 @@ def _of_branch(settings: Settings) -> Bodies:
         mirror.watch_status(compilation.repository.spec.statusBranch)
         mirror.fetch_status()
         branch = StatusBranch(mirror, reconciler=ReconcilerName(compilation.repository.metadata.name))
-        return _decoded(branch.files("status"), branch.read)
+        return _contents(branch, folder)
     finally:
         mirror.close()
 
 
-def _decoded(paths: list[str], read: Callable[[str], bytes | None]) -> Bodies:
+def _decoded(files: Mapping[str, bytes]) -> Bodies:
     import yaml
 
     from gitops.model.documents import API_VERSION
 
     bodies: Bodies = {}
-    for path in paths:
-        data = read(path) if path.endswith(".yaml") else None
+    for path, data in files.items():
         try:
-            body = yaml.load(data, yaml.CSafeLoader) if data else None
+            body = yaml.load(data, yaml.CSafeLoader) if path.endswith(".yaml") else None
         except (yaml.YAMLError, ValueError, RecursionError):
             continue  # not written by the daemon: others may keep files on that branch
         if isinstance(body, dict) and body.get("apiVersion") == API_VERSION:

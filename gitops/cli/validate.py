@@ -21,18 +21,21 @@ def validate(
         Literal["text", "json", "sarif", "markdown"],
         typer.Option("--format", "-f", help="sarif is for code scanning, markdown for a comment on a pull request."),
     ] = "text",
+    schemas: options.Schemas = None,
     base: options.Base = None,
     config: options.Config = None,
     set_: options.Set = None,
 ) -> None:
     """Check a repository: documents, manifests, patches, placement. Needs no cluster and no network.
 
+    With the schemas of its clusters (`gitops schemas pull`) also whether their API servers would take the objects.
     Exits with 1 when there are errors; warnings and infos alone are fine.
     """
-    from gitops.cli.folders import compared_with, compiled_folder
+    from gitops.cli.folders import compared_with, compiled_folder, schemas_of
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
-    tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
+    known = schemas_of(path, schemas)
+    tree, compilation = compiled_folder(path, schemas=known, extra_types=settings.permitted_types)
     if base is not None:
         compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
     if format == "json":
@@ -62,6 +65,10 @@ def _print_json(compilation: Compilation) -> None:
             "units": len(compilation.units),
             "errors": len(compilation.errors),
             "findings": [finding_json(f) for f in compilation.findings],
+            "verdicts": [
+                {"unit": str(unit.key), "object": str(item.ref), "verdict": str(verdict)}
+                for unit, item, verdict in compilation.judged()
+            ],
         }
     )
 

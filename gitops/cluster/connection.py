@@ -224,14 +224,16 @@ class Connection:
         verb: str = "",
         urgent: bool = False,
         wanted: Callable[[], bool] | None = None,
+        limit: int | None = None,
     ) -> Response:
         """Send one request and read the whole answer, of any status.
 
         `path` is absolute and already quoted; `timeout` in seconds; `verb` is what stats count it as. A 429 is waited
         out (the pause holds for the whole cluster) and sent again up to `throttle_retries` times; a 401 renews the
         credentials once. `urgent` is for the Lease: it takes no slot and waits for no pause. `wanted` is asked right
-        before each sending. Raises RequestFailed (UNREACHABLE, UNAUTHORIZED when credentials can't be read, or STALE
-        when it is not wanted any more).
+        before each sending. An answer of more than `limit` bytes is not read to its end. Raises RequestFailed
+        (UNREACHABLE, UNAUTHORIZED when credentials can't be read, STALE when it is not wanted any more, or REFUSED when
+        it is too large).
         """
         sent = dict(headers or {}, Accept=accept)
         if body is not None:
@@ -248,7 +250,7 @@ class Connection:
                 if wanted is not None and not wanted():
                     raise RequestFailed(ApiError(ErrorClass.STALE, reason="NotWanted", message="not wanted any more"))
                 generation = self._generation
-                response = await self._send(method, path, query, sent, body, timeout, verb)
+                response = await self._send(method, path, query, sent, body, timeout, verb, limit)
             if response.status == 401 and not renewed:
                 renewed = True
                 await self._reload(generation)
@@ -271,6 +273,7 @@ class Connection:
         body: bytes | None,
         timeout: float | None,
         verb: str,
+        limit: int | None,
     ) -> Response:
         session = self._live_session()
         self.stats.requests[verb] += 1
@@ -291,7 +294,7 @@ class Connection:
                     server_hostname=self._access.endpoint.server_name or None,
                 ) as answer,
             ):
-                content = await answer.read()
+                content = await answer.read() if limit is None else await _bounded(answer, limit)
                 warnings = tuple(_warning_text(text) for text in answer.headers.getall("Warning", ())[:8])
                 self.stats.answers[answer.status] += 1
                 self.stats.bytes_received += len(content)
@@ -447,6 +450,19 @@ class Connection:
             if replaced is not None:
                 self._session = _Session(access, self.settings)
                 await replaced.retire()
+
+
+async def _bounded(answer: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body, if it has at most `limit` bytes. Raises RequestFailed (REFUSED); nothing more of it is read then."""
+    pieces, size = [], 0
+    async for piece in answer.content.iter_any():
+        size += len(piece)
+        if size > limit:
+            _drop(answer)
+            message = f"the answer has more than {limit >> 20} MiB"
+            raise RequestFailed(ApiError(ErrorClass.REFUSED, answer.status, "TooLarge", message))
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _drop(answer: aiohttp.ClientResponse) -> None:

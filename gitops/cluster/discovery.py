@@ -52,6 +52,14 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
+class Survey:
+    """All that a cluster serves. `silent` are API versions of which it cannot say what they serve."""
+
+    resources: Mapping[GroupVersionKind, Resource]
+    silent: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ServerVersion:
     major: int
     minor: int
@@ -100,6 +108,13 @@ class Discovery:
 
     async def everything(self) -> Mapping[GroupVersionKind, Resource] | ApiError:
         """All that is served at this moment; ApiError when any part of it is not known."""
+        survey = await self.survey()
+        if isinstance(survey, ApiError):
+            return survey
+        return next(iter(self._unknown.values()), None) or survey.resources
+
+    async def survey(self) -> Survey | ApiError:
+        """What is served at this moment, and which parts of that are not known."""
         async with self._lock:
             if not self._fresh:
                 failure = await self._refresh(NAMESPACE)
@@ -108,7 +123,7 @@ class Discovery:
             if not self._aggregated:
                 message = "the server cannot say at once what it serves"
                 return ApiError(ErrorClass.RETRY, reason="DiscoveryFailed", message=message)
-            return next(iter(self._unknown.values()), None) or self._resources
+            return Survey(self._resources, frozenset("/".join(filter(None, key)) for key in self._unknown))
 
     def known(self) -> Mapping[GroupVersionKind, Resource]:
         """What the last look found; empty before the first."""

@@ -98,7 +98,7 @@ def plan_bundle(context: Context, source: BundleSource) -> BundlePlan:
         key = UnitKey(WorkloadKind.BUNDLE, ref.name, "", cluster)
         patches = source.overlays.material(source.folder, "", cluster) if source.overlays is not None else []
         mode = stricter(context.clusters[cluster].document.spec.mode, spec.mode).value
-        units.append((key, content_key(context, cluster, str(key), mode, patches, manifests=source.manifests)))
+        units.append((key, content_key(context, str(key), mode, patches, manifests=source.manifests)))
     return BundlePlan(tuple(units), tuple(findings))
 
 

@@ -32,9 +32,11 @@ from gitops.plan.loading import Loader
 from gitops.plan.repository_policies import read_policies
 from gitops.plan.tasks import TASK_FILE, TaskSource, compile_task, plan_task, read_task
 from gitops.plan.units import Compilation, Unit
+from gitops.plan.validating import NO_VERDICTS, Validator, Verdicts
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.policy.facts import NO_FACTS, Facts
 from gitops.policy.placement import NO_PINS, Pins
+from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
 
 _NOT_RUN = frozenset({WorkloadKind.TASK})
@@ -73,8 +75,10 @@ class Statistics:
 class Compiler:
     """Compiles one tree after another; not thread-safe."""
 
-    def __init__(self, registry: OperatorRegistry) -> None:
+    def __init__(self, registry: OperatorRegistry, files: Published = NOTHING_PUBLISHED) -> None:
+        """`files` have schemas for what clusters do not tell."""
         self.registry = registry
+        self._validator = Validator(files)
         self._loader = Loader()
         self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
@@ -92,19 +96,20 @@ class Compiler:
         *,
         pins: Pins = NO_PINS,
         unheard: frozenset[ClusterName] = frozenset(),
-        facts: Facts = NO_FACTS,
+        facts: Facts | None = None,
         only: frozenset[WorkloadRef] | None = None,
         trace: Trace | None = None,
     ) -> Compilation:
         """Compile a tree. `pins` say where instances live now; `unheard` are clusters whose pins are not known: what
-        may live there is not placed elsewhere. `facts` are what clusters tell of themselves. With `only`, other
-        workloads are left out (their absence from the result then means nothing). A `trace` is filled with what is
-        merged anew; of a new Compiler, with everything."""
+        may live there is not placed elsewhere. `facts` are what clusters tell of themselves; without them no verdict is
+        given on any object, and nothing is said of that. With `only`, other workloads are left out (their absence from
+        the result then means nothing). A `trace` is filled with what is merged anew; of a new Compiler, with
+        everything."""
         layout = read_layout(tree.entries())
         run = _Run(layout)
         repository = self._repository(tree, layout, run)
         context, installs = self._context(tree, layout, repository, run, unheard)
-        context = replace(context, trace=trace, facts=facts)
+        context = replace(context, trace=trace, facts=NO_FACTS if facts is None else facts)
         surroundings = _surroundings(context, layout)
         pinned = _by_workload(pins)
         demands: list[Demand] = []
@@ -136,6 +141,9 @@ class Compiler:
         run.findings += collisions
         run.collided(f.workload for f in collisions if f.workload is not None)
         run.findings += check_capacity(demands, context.clusters)
+        if facts is not None and repository is not None:
+            places = {name: Origin(entry.file) for name, entry in context.clusters.items()}
+            run.validated(self._validator.validate((u for units in run.units.values() for u in units), facts, places))
         self._forget(len(layout.workloads))
         if repository is None:
             return run.incomplete(tree)
@@ -274,6 +282,7 @@ class _Run:
         self.complete = layout.whole
         self.every_cluster = frozenset({*layout.clusters, *layout.broken_clusters})
         self.policies_usable = True
+        self.verdicts = NO_VERDICTS
 
     def add(self, ref: WorkloadRef, result: WorkloadResult) -> None:
         self.findings += result.findings
@@ -291,6 +300,15 @@ class _Run:
             self.held.add(ref)
             self.left_alone.discard(ref)
             self.named[ref] = frozenset(o.ref for unit in self.units[ref] for o in unit.objects)
+
+    def validated(self, verdicts: Verdicts) -> None:
+        """A unit that its cluster refuses is held alone; what it names may have moved there (R05)."""
+        self.verdicts = verdicts
+        self.findings += verdicts.findings
+        for ref, units in self.units.items():
+            refused = [unit for unit in units if unit.key in verdicts.refused]
+            if refused and ref not in self.held:
+                self.named[ref] = frozenset(o.ref for unit in refused for o in unit.objects)
 
     def leave_alone(self, ref: WorkloadRef, result: WorkloadResult) -> None:
         """A kind that this version does not run: nothing of it is applied, and nothing of it is ever pruned."""
@@ -330,11 +348,15 @@ class _Run:
     def compilation(self, tree: FileTree, repository: Repository, context: Context) -> Compilation:
         units: dict[UnitKey, Unit] = {}
         not_run: dict[UnitKey, Unit] = {}
+        refused: dict[UnitKey, Unit] = {}
         for ref in sorted(self.units):
             if ref not in self.held or ref in self.left_alone:
                 for unit in self.units[ref]:
                     current = unit if unit.commit == tree.commit else replace(unit, commit=tree.commit)
-                    (not_run if ref in self.left_alone else units)[unit.key] = current
+                    if unit.key in self.verdicts.refused:
+                        refused[unit.key] = current
+                    else:
+                        (not_run if ref in self.left_alone else units)[unit.key] = current
         return Compilation(
             commit=tree.commit,
             repository=repository,
@@ -344,6 +366,8 @@ class _Run:
             held=frozenset(self.held),
             left_alone=frozenset(self.left_alone),
             not_run=not_run,
+            refused=refused,
+            verdicts=self.verdicts.units,
             complete=self.complete and not context.unreadable and not context.unusable_installs,
             unreadable_clusters=context.unreadable,
             named=self.named,

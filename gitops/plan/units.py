@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from gitops.model.findings import Finding, Origin
 from gitops.model.identity import Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.model.repositories import Repository
 from gitops.overlays.provenance import Provenance
+from gitops.policy.verdicts import Verdict
 
 RECONCILER_LABEL = "gitops/reconciler"
 """Label on every object we apply; the selector of all our watches (design: one full watch per cluster and kind)."""
@@ -94,6 +95,9 @@ class Compilation:
     """A whole tree compiled.
 
     `held` are workloads that have errors: their units are absent from `units` and stay at their last good commit.
+    `refused` are units with an object that their own cluster would not take; they too are absent from `units` and stay
+    at their last good commit, while the workload goes on elsewhere. `verdicts` are of the objects of every unit, in
+    their order, where somebody asked for them.
     `complete` is False when something unreadable hides which workloads exist at all: nothing may then be pruned (I1).
     """
 
@@ -106,9 +110,18 @@ class Compilation:
     complete: bool
     left_alone: frozenset[WorkloadRef] = frozenset()  # held without an error: kinds that this version does not run
     not_run: Mapping[UnitKey, Unit] = field(default_factory=dict)  # what those would have
+    refused: Mapping[UnitKey, Unit] = field(default_factory=dict)
+    verdicts: Mapping[UnitKey, tuple[Verdict, ...]] = field(default_factory=dict)
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What held workloads name at this commit, where all of it can be read: it may have moved there."""
+
+    def judged(self) -> Iterator[tuple[Unit, DesiredObject, Verdict]]:
+        """Every object of every unit, refused ones too, with its verdict; one that nobody asked for is unverified."""
+        for key, unit in sorted({**self.units, **self.refused, **self.not_run}.items()):
+            verdicts = self.verdicts.get(key) or (Verdict.UNVERIFIED,) * len(unit.objects)
+            for item, verdict in zip(unit.objects, verdicts, strict=True):
+                yield unit, item, verdict
 
     @property
     def errors(self) -> tuple[Finding, ...]:

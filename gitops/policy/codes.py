@@ -273,6 +273,44 @@ SERVER_ROLE = define(
     example="a ClusterRole named system:discovery",
 )
 
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+REFUSED_BY_SCHEMA = define(
+    "GO4505",
+    E,
+    "The API server would refuse the object",
+    "The rule is the operator's or Kubernetes' own: see the version that runs on the clusters named.",
+    example="`replicas: two` in a Deployment",
+)
+UNVERIFIED = define(
+    "GO4506",
+    I,
+    "Not verified: no schema is known",
+    "Run `gitops schemas pull`, or name files with --schemas.",
+    example="a DynamoGraphDeployment, and nothing is known of its cluster",
+)
+NOT_SERVED = define(
+    "GO4507",
+    W,
+    "The cluster does not serve the kind",
+    "It waits until somebody installs the operator, or the version of it that serves the kind.",
+    example="`apiVersion: nvidia.com/v1beta1` where the operator serves `v1alpha1` only",
+)
+BAD_SCHEMA_FILE = define(
+    "GO4508",
+    E,
+    "A schema file that cannot be used",
+    "What it was for is not verified: run `gitops schemas pull` again, or remove the file.",
+    example="half of a file under `.gitops/schemas/dgx-a/`",
+)
+UNCHECKED = define(
+    "GO4509",
+    I,
+    "Not verified: a part of the schema",
+    "Everything else was checked. The API server has the last word.",
+    example="a CEL rule that calls a function this version does not know",
+)
+
 # -- rules of operators ------------------------------------------------------------------------------------------------
 
 RULE_BROKEN = define(

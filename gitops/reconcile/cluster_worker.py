@@ -15,10 +15,13 @@ from gitops.cluster.claims import Claim
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, backoff
+from gitops.cluster.facts import Reading
 from gitops.model.clusters import Cluster
-from gitops.model.identity import ClusterName, ClusterUid, ReconcilerName, UnitKey
+from gitops.model.identity import ClusterName, ClusterUid, GroupVersionKind, ReconcilerName, UnitKey
+from gitops.policy.facts import ClusterFacts
 from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.context import Context
+from gitops.reconcile.facts import Wanted
 from gitops.reconcile.judging import judge
 from gitops.reconcile.session import Refused, Session, Told, identify
 from gitops.reconcile.state import Assignment, ClusterState
@@ -59,9 +62,10 @@ class Contact:
 
 
 class ClusterWorker:
-    """`parents_known` is called when the cluster's parents were read: they pin instances. `touched` when something
-    that status files say may have changed (None: of the cluster itself). `identities` is shared by all workers.
-    `recall` says what status files tell of a unit from before this process."""
+    """`parents_known` is called when the cluster's parents were read: they pin instances. `facts_known` when the
+    cluster tells other things of itself than before. `touched` when something that status files say may have changed
+    (None: of the cluster itself). `identities` is shared by all workers. `recall` says what status files tell of a
+    unit from before this process."""
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class ClusterWorker:
         connector: Connector,
         context: Context,
         parents_known: Callable[[], None],
+        facts_known: Callable[[], None],
         touched: Callable[[ClusterName, UnitKey | None], None],
         identities: dict[ClusterUid, ClusterName],
         recall: Callable[[UnitKey], UnitMemory],
@@ -85,10 +90,17 @@ class ClusterWorker:
         """Have its parents been read since it became this cluster?"""
         self.settled = asyncio.Event()
         """Set once the parents are known or the cluster did not answer the first time."""
+        self.facts: ClusterFacts | None = None
+        """What it told last of itself since it became this cluster."""
+        self.informed = asyncio.Event()
+        """Set once it did, or did not answer the first time."""
+        self.declared: frozenset[GroupVersionKind] = frozenset()
+        """Kinds that Git declares for it."""
         self._claim = claim
         self._connector = connector
         self._context = context
         self._parents_known = parents_known
+        self._facts_known = facts_known
         self._touched = touched
         self._identities = identities
         self._recall = recall
@@ -154,7 +166,7 @@ class ClusterWorker:
                 raise
             except Exception:
                 _log.exception("unexpected error on cluster %s; begun again in 5 s", self.name)
-                self.settled.set()
+                self._unsettled()
                 await self._pause(5.0)
 
     async def _one_session(self) -> None:
@@ -163,7 +175,13 @@ class ClusterWorker:
         session: Session | None = None
         try:
             self._identify(await identify(connection, discovery))
-            told = Told(parents_known=self._on_parents, touched=self.touch, heartbeat=self._heartbeat)
+            told = Told(
+                wanted=self._wanted,
+                facts_known=self._on_facts,
+                parents_known=self._on_parents,
+                touched=self.touch,
+                heartbeat=self._heartbeat,
+            )
             session = Session(connection, discovery, self.state, self._context, told, claim=self._claim)
             await session.prepare(self.document)
             self._session = session
@@ -187,7 +205,7 @@ class ClusterWorker:
         if self.uid is not None and uid != self.uid:
             _log.warning("cluster %s is another cluster now (kube-system uid changed): first contact", self.name)
             self._identities.pop(self.uid, None)
-            self.heard = False
+            self.heard, self.facts = False, None
             assignment = self.state.assignment
             self.state = ClusterState(self.name, self.state.reconciler)
             if assignment is not None:
@@ -218,7 +236,7 @@ class ClusterWorker:
             if not was_reachable and self._session is not None:
                 self._session.recovered()
             if error is not None and error.cls in (ErrorClass.FORBIDDEN, ErrorClass.UNAUTHORIZED):
-                self.settled.set()  # waiting does not help: nobody shall wait for its parents
+                self._unsettled()  # waiting does not help: nobody shall wait for its parents
         elif self._heard_at is None or now - self._heard_at >= UNREACHABLE_AFTER:
             self._unreachable(error)
 
@@ -231,7 +249,7 @@ class ClusterWorker:
             _log.warning("cluster %s still does not answer: %s", self.name, error)
             self._known(replace(self.contact, message=str(error)))
         self._failing = error.cls
-        self.settled.set()
+        self._unsettled()
 
     def _refused(self, sentence: str) -> None:
         """Nobody watches it any more: what was last seen there proves nothing, least of all that it is ready."""
@@ -241,7 +259,12 @@ class ClusterWorker:
         if not same:
             _log.error("cluster %s is refused, nothing is written there: %s", self.name, sentence)
         self._known(Contact(True, self.contact.since if same else self._context.wall(), "Refused", sentence))
+        self._unsettled()
+
+    def _unsettled(self) -> None:
+        """It did not tell what is waited for, and nobody shall wait longer."""
         self.settled.set()
+        self.informed.set()
 
     def _known(self, contact: Contact) -> None:
         if contact != self.contact:
@@ -253,6 +276,15 @@ class ClusterWorker:
         self.heard = True
         self.settled.set()
         self._parents_known()
+
+    def _wanted(self) -> Wanted:
+        return Wanted.of(self.document, self.declared, self._context.registry)
+
+    def _on_facts(self, reading: Reading | None) -> None:
+        self.informed.set()
+        if reading is not None and (self.facts is None or self.facts.digest != reading.facts.digest):
+            self.facts = reading.facts
+            self._facts_known()
 
     @property
     def may_write(self) -> bool:
@@ -291,11 +323,11 @@ class ClusterWorker:
 
     # -- work --------------------------------------------------------------------------------------------------------
 
-    def assign(self, document: Cluster, assignment: Assignment) -> None:
-        """Take a head's units. Called for every head; unchanged units cost nothing."""
+    def assign(self, document: Cluster, assignment: Assignment, declared: frozenset[GroupVersionKind]) -> None:
+        """Take a head's units, and which kinds it declares. Called for every head; unchanged units cost nothing."""
         if document.spec.credentials != self.document.spec.credentials:
             self._wake.set()
-        self.document = document
+        self.document, self.declared = document, declared
         changed = self.state.assign(assignment)
         if self._session is not None:
             self._session.assigned(changed)

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.metrics import Metrics, NoMetrics
@@ -22,6 +23,8 @@ class Context:
     mappings: Mappings
     clock: Callable[[], float]
     wall: Callable[[], float]
+    files: Published = NOTHING_PUBLISHED
+    """Schemas that the settings name."""
     metrics: Metrics = field(default_factory=NoMetrics)
     rng: random.Random = field(default_factory=random.Random)
 

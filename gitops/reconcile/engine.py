@@ -40,11 +40,12 @@ class Engine:
         self._source = source
         self._connector = connector
         self._context = context
-        self._heads = Heads(source, Compiler(context.registry))
+        self._heads = Heads(source, Compiler(context.registry, context.files))
         self.workers: dict[ClusterName, ClusterWorker] = {}
         self._identities: dict[ClusterUid, ClusterName] = {}
         self._leaving: dict[ClusterName, asyncio.Task[None]] = {}
         self._parents_read = 0
+        self._facts_read = 0
         self._refused: Commit | None = None
         self._started = context.clock()
         self._wanted = asyncio.Event()
@@ -207,17 +208,17 @@ class Engine:
         """Compile and assign; False when that is to be tried again at the next look."""
         started = self._context.clock()
         try:
-            read = self._parents_read
-            head = await self._heads.compile(commit, self._parents(), unheard=self._unheard())
+            read = self._read
+            head = await self._compile(commit)
             if head is not None and self._renamed(head):
                 self._refused = commit
                 return False
             if head is not None and self._contact(head):
                 await self._first_contact()
-                read = -1  # compile again: now it is known who answered
-            while head is not None and read != self._parents_read:  # what was read meanwhile pins instances
-                read = self._parents_read
-                head = await self._heads.compile(commit, self._parents(), unheard=self._unheard())
+                read = (-1, -1)  # compile again: now it is known who answered
+            while head is not None and read != self._read:  # what was read meanwhile pins instances, or gives verdicts
+                read = self._read
+                head = await self._compile(commit)
         except SourceError as error:
             _log.error("commit %s cannot be read, the last good head stays: %s", commit[:12], error)
             self._source_problem = str(error)
@@ -236,6 +237,17 @@ class Engine:
         self._writer.dirty()
         self._writer.hurry()
         return assigned
+
+    @property
+    def _read(self) -> tuple[int, int]:
+        """How often clusters told something that a head is compiled with."""
+        return self._parents_read, self._facts_read
+
+    async def _compile(self, commit: Commit) -> Head | None:
+        facts = {name: worker.facts for name, worker in self.workers.items() if worker.facts is not None}
+        # Before the first contact there is nobody to ask for a verdict, and nothing to say of that.
+        known = facts if self.workers else None
+        return await self._heads.compile(commit, self._parents(), unheard=self._unheard(), facts=known)
 
     def _renamed(self, head: Head) -> bool:
         """A reconciler never changes its name: the new one would fight for the objects of the old."""
@@ -263,17 +275,21 @@ class Engine:
                 connector=self._connector,
                 context=self._context,
                 parents_known=self._parents_known,
+                facts_known=self._facts_known,
                 touched=self._touched,
                 identities=self._identities,
                 recall=self._reporter.recall,
             )
             self.workers[worker.name] = worker
+            worker.declared = head.kinds_of(worker.name)
             worker.start(after=self._leaving.get(worker.name))
         return bool(fresh)
 
     async def _first_contact(self) -> None:
-        """Give every cluster a moment to tell its parents; one that does not answer keeps nobody waiting longer."""
-        waiting = [asyncio.create_task(w.settled.wait()) for w in self.workers.values() if not w.settled.is_set()]
+        """Give every cluster a moment to tell its parents and of itself; one that does not answer keeps nobody waiting
+        longer."""
+        events = [event for w in self.workers.values() for event in (w.settled, w.informed)]
+        waiting = [asyncio.create_task(event.wait()) for event in events if not event.is_set()]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._context.options.first_contact)
             for task in late:
@@ -296,6 +312,14 @@ class Engine:
             self._status_branch = ""
             self._wanted.set()
 
+    def _facts_known(self) -> None:
+        """A cluster tells something else of itself: verdicts may be others."""
+        self._facts_read += 1
+        if self._head is not None:
+            self._recompile = True
+            self._wanted.set()
+            self._writer.dirty()
+
     async def _use_status_branch(self, head: Head) -> None:
         repository = head.compilation.repository
         if repository is None or self._reconciler is None or repository.spec.statusBranch == self._status_branch:
@@ -310,16 +334,16 @@ class Engine:
             _log.error("status cannot be written: %s", error)
             self._recompile = True
 
-    async def _assign(self, head: Head, read: int) -> bool:
+    async def _assign(self, head: Head, read: tuple[int, int]) -> bool:
         """Give every cluster its part; False, and nothing given, when parents were read since the head was placed."""
         consents = {n: await self._consents.of(w, head.commit) for n, w in list(self.workers.items())}
-        if read != self._parents_read:
+        if read[0] != self._parents_read:
             self._wanted.set()
             return False
         for name, consent in consents.items():
             worker, document = self.workers[name], head.compilation.clusters.get(name)
             if document is not None:
-                worker.assign(document, head.for_cluster(name, consent))
+                worker.assign(document, head.for_cluster(name, consent), head.kinds_of(name))
             elif head.compilation.complete:
                 self._let_go(name, worker)
         return True

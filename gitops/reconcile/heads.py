@@ -1,7 +1,8 @@
 """From a head to what each cluster should have: compile, keep what is held at its last good commit, assign.
 
 A workload with errors at the head keeps its last good units, also after a restart (the parent names the commit). What
-cannot be read at all changes nothing.
+cannot be read at all changes nothing. A unit that its own cluster would refuse is kept in the same way, alone: the
+workload goes on elsewhere.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import dataclass, field, replace
 
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
-from gitops.model.identity import ClusterName, Commit, ObjectRef, UnitKey, WorkloadRef
+from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.plan import codes
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
 from gitops.plan.units import Compilation, Mode, Unit
+from gitops.policy.facts import Facts
 from gitops.policy.placement import Pins
 from gitops.reconcile.state import Assignment
 from gitops.source.errors import SourceError
@@ -29,12 +31,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A compiled head with what holds it together. `units` includes the last good ones of held workloads."""
+    """A compiled head with what holds it together. `units` includes the last good ones of what is held or refused."""
 
     compilation: Compilation
     units: Mapping[UnitKey, Unit]
     held: frozenset[WorkloadRef]
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
+
+    @property
+    def troubled(self) -> frozenset[WorkloadRef]:
+        """Workloads of which something stays at its last good commit."""
+        return self.held | {key.workload for key in self.compilation.refused}
 
     @property
     def commit(self) -> Commit:
@@ -43,21 +50,33 @@ class Head:
     @property
     def tells(self) -> tuple[object, ...]:
         """What status files say of the head itself, besides of its units."""
-        return self.compilation.findings, self.held, self.units.keys()
+        return self.compilation.findings, self.troubled, self.units.keys()
+
+    def kinds_of(self, cluster: ClusterName) -> frozenset[GroupVersionKind]:
+        """Kinds that it declares for a cluster, and those that stay there."""
+        kept = (unit for key, unit in self.units.items() if key.cluster == cluster)
+        return kinds_of(self.compilation, cluster).union(o.gvk for unit in kept for o in unit.objects)
 
     def for_cluster(self, name: ClusterName, consent: Consent) -> Assignment:
         repository, document = self.compilation.repository, self.compilation.clusters.get(name)
+        held = self.held | {key.workload for key in self.compilation.refused if key.cluster == name}
         return Assignment(
             commit=self.commit,
             units={key: unit for key, unit in self.units.items() if key.cluster == name},
-            held=self.held,
+            held=held,
             complete=self.compilation.complete,
             consent=consent,
             adopt=repository is None or repository.spec.adopt == "always",
             named=frozenset().union(*self.named.values()),
-            opaque=self.held - self.named.keys(),
+            opaque=held - self.named.keys(),
             mode=Mode.ENFORCE if document is None else Mode(document.spec.mode),
         )
+
+
+def kinds_of(compilation: Compilation, cluster: ClusterName) -> frozenset[GroupVersionKind]:
+    """Kinds that are declared for a cluster, also in what is refused there or not run."""
+    units = {**compilation.units, **compilation.refused, **compilation.not_run}
+    return frozenset(o.gvk for key, unit in units.items() if key.cluster == cluster for o in unit.objects)
 
 
 MOST_DIGITS = 9
@@ -95,20 +114,32 @@ class Heads:
         self._source = source
         self._compiler = compiler
         self._good: dict[UnitKey, Unit] = {}
+        self._before: dict[UnitKey, Unit] = {}  # what was good before the present head came
+        self._commit: Commit | None = None
 
     async def compile(
-        self, commit: Commit, parents: Mapping[UnitKey, ParentRecord], *, unheard: frozenset[ClusterName] = frozenset()
+        self,
+        commit: Commit,
+        parents: Mapping[UnitKey, ParentRecord],
+        *,
+        unheard: frozenset[ClusterName] = frozenset(),
+        facts: Facts | None = None,
     ) -> Head | None:
         """The head at `commit`, placed by the pins of `parents`; None when its files are not here. The parents of
-        `unheard` clusters are not known yet. Raises SourceError."""
+        `unheard` clusters are not known yet. `facts` are what clusters told so far. Raises SourceError."""
         tree = await self._source.tree(commit)
         if tree is None:
             return None
-        compilation = await self._source.call(self._compiler.compile, tree, pins=pins_of(parents), unheard=unheard)
+        if commit != self._commit:
+            self._before, self._commit = self._good, commit
+        compilation = await self._source.call(
+            self._compiler.compile, tree, pins=pins_of(parents), unheard=unheard, facts=facts
+        )
+        refused = compilation.refused
         held, named, collisions = set(compilation.held), dict(compilation.named), list[Finding]()
         while True:
             units = {key: unit for key, unit in compilation.units.items() if key.workload not in held}
-            kept = await self._kept(units.keys(), held, compilation.complete, parents)
+            kept = await self._kept(units.keys(), held, refused, compilation.complete, parents)
             claims = _claims(units, kept)
             if not claims:
                 break
@@ -125,14 +156,24 @@ class Heads:
         self,
         present: Collection[UnitKey],
         held: Collection[WorkloadRef],
+        refused: Collection[UnitKey],
         complete: bool,
         parents: Mapping[UnitKey, ParentRecord],
     ) -> dict[UnitKey, Unit]:
-        """The last good units of what is held, or of everything that is absent from an incomplete compile."""
-        missing = {k for k in {*self._good, *parents} if k not in present and (k.workload in held or not complete)}
-        kept = {key: self._good[key] for key in sorted(missing) if key in self._good}
+        """The last good units of what is held or refused, or of all that is absent from an incomplete compile."""
+        absent = {k for k in {*self._good, *parents} if k not in present}
+        missing = {k for k in absent if k.workload in held or k in refused or not complete}
+        kept = {key: unit for key in sorted(missing) if (unit := self._last(key, parents.get(key))) is not None}
         forgotten = {key: parents[key] for key in missing if key not in kept and key in parents}
         return kept | await self._last_good(forgotten, parents)
+
+    def _last(self, key: UnitKey, record: ParentRecord | None) -> Unit | None:
+        """The last good unit that is remembered. One of the present head was good only as long as less was known,
+        unless it is what runs there."""
+        unit = self._good.get(key)
+        if unit is None or unit.commit != self._commit or (record and record.content_key == unit.content_key):
+            return unit
+        return self._before.get(key)
 
     async def _last_good(
         self, wanted: Mapping[UnitKey, ParentRecord], parents: Mapping[UnitKey, ParentRecord]

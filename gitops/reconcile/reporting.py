@@ -13,6 +13,7 @@ from typing import TypeVar
 from gitops.manifests.writing import yaml_text
 from gitops.model.documents import API_VERSION
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
+from gitops.policy.published import published_files
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.functions import ClusterStatus, InstanceView, bundle_status, cluster_status, function_status
 from gitops.readiness.statuses import Status
@@ -21,7 +22,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.heads import Head
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import UnitState
-from gitops.report.paths import cluster_path, unit_path, workload_path
+from gitops.report.paths import SCHEMAS, cluster_path, facts_folder, unit_path, workload_path
 from gitops.report.readme import render_readme
 from gitops.report.status_files import (
     UnitReport,
@@ -51,12 +52,14 @@ class Reporter:
         self._workloads: dict[WorkloadRef, WorkloadReport] = {}
         self._clusters: dict[ClusterName, ClusterStatus] = {}
         self._placed: frozenset[UnitKey] | None = None  # whose places the file says
+        self._told: dict[ClusterName, str] = {}  # digest of what the files say that clusters tell of themselves
         self._lost = False  # the branch was begun anew and has not everything of `files`
 
     def load(self, files: Mapping[str, bytes]) -> None:
         """What the branch holds now."""
         self.files = dict(files)
         self._placed = None
+        self._told = {}
 
     def recall(self, key: UnitKey) -> UnitMemory:
         """After a restart: since when a unit is as it is, as its file says."""
@@ -81,7 +84,7 @@ class Reporter:
         dirty_units = {*units, *(k for n in dirty_clusters if n in workers for k in workers[n].state.units)}
         dirty_workloads = {k.workload for k in dirty_units}
         if findings_changed:
-            dirty_workloads |= {*head.held, *self._workloads, *(k.workload for k in head.units)}
+            dirty_workloads |= {*head.troubled, *self._workloads, *(k.workload for k in head.units)}
             dirty_units |= {k for n in workers for k in workers[n].state.units}
             self._sweep(head, workers)
         held = _held_sentences(head)
@@ -90,6 +93,8 @@ class Reporter:
         await self._render_workloads(head, workers, dirty_workloads, held)
         for name in sorted({*dirty_clusters, *(k.cluster for k in dirty_units)}):
             self._cluster(workers, name)
+        for name, worker in workers.items():
+            self._facts(name, worker)
         self._render_summaries(head, branch)
 
     async def _render_workloads(
@@ -111,7 +116,7 @@ class Reporter:
             self._workload(
                 workload,
                 instances.get(workload, ()),
-                known=versions is not None or workload in head.held,
+                known=versions is not None or workload in head.troubled,
                 version=", ".join(sorted(versions - {""})) if versions else "",
                 held=held.get(workload, ()),
             )
@@ -222,7 +227,9 @@ class Reporter:
         worker = workers.get(name)
         if worker is None:
             self._clusters.pop(name, None)
-            self._remove(f for f in self.files if f == cluster_path(name) or f.startswith(_folders(name)))
+            self._told.pop(name, None)
+            gone = (*_folders(name), facts_folder(name))
+            self._remove(f for f in self.files if f == cluster_path(name) or f.startswith(gone))
             return
         contact = worker.contact
         previous = read_since(self.files.get(cluster_path(name)))
@@ -244,6 +251,19 @@ class Reporter:
         self._clusters[name] = status
         self._put(*render_cluster(status, previous=self.files.get(cluster_path(name))))
 
+    def _facts(self, name: ClusterName, worker: ClusterWorker) -> None:
+        """What the cluster tells of itself; while it does not answer, what it told last stays."""
+        if worker.facts is None or self._told.get(name) == worker.facts.digest:
+            return
+        self._told[name] = worker.facts.digest
+        folder = facts_folder(name)
+        files = {folder + path: content for path, content in published_files(name, worker.facts).items()}
+        self._remove(f for f in self.files if f.startswith(folder) and f not in files)
+        for path, content in files.items():
+            self._put(path, content)
+            if self.files.get(path) == content:
+                self.files[path] = content  # one copy in memory, which the schema has anyway
+
     def _sweep(self, head: Head, workers: Mapping[ClusterName, ClusterWorker]) -> None:
         """Remove files of what went while nobody wrote status: before this process, or while a push was refused."""
         for name, worker in workers.items():
@@ -255,8 +275,10 @@ class Reporter:
             folders = tuple(folder for name in declared for folder in (cluster_path(name), *_folders(name)))
             places = ("status/clusters/", "status/units/", f"{DRIFT_FOLDER}/")
             self._remove(f for f in self.files if f.startswith(places) and not f.startswith(folders))
+            known_to_git = tuple(facts_folder(name) for name in declared)
+            self._remove(f for f in self.files if f.startswith(f"{SCHEMAS}/") and not f.startswith(known_to_git))
             kinds = tuple(f"status/{kind}s/" for kind in WorkloadKind)
-            known = {*head.held, *(k.workload for k in head.units)}
+            known = {*head.troubled, *(k.workload for k in head.units)}
             live = {k.workload for worker in workers.values() for k in worker.state.units}
             there = {workload_path(w) for w in known | live}
             self._remove(f for f in self.files if f.startswith(kinds) and f not in there)
@@ -336,6 +358,6 @@ def _view(worker: ClusterWorker, key: UnitKey, state: UnitState) -> InstanceView
 def _held_sentences(head: Head) -> dict[WorkloadRef, tuple[str, ...]]:
     found: dict[WorkloadRef, list[str]] = {}
     for finding in head.compilation.errors:
-        if finding.workload is not None and finding.workload in head.held:
+        if finding.workload is not None and finding.workload in head.troubled:
             found.setdefault(finding.workload, []).append(str(finding))
     return {workload: tuple(sentences) for workload, sentences in found.items()}

@@ -19,6 +19,7 @@ from gitops.cluster.claims import Claim, ClaimRefused
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.facts import FactsReader, Generation, Reading
 from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, LeaseState
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import Objects
@@ -27,11 +28,12 @@ from gitops.cluster.reflecting import Event, Synced
 from gitops.logs import bound
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
-from gitops.model.kinds import CONFIG_MAP
+from gitops.model.kinds import CONFIG_MAP, DEFINITION
 from gitops.plan.ordering import stage_of
 from gitops.plan.pruning import blown_fuses
 from gitops.plan.units import RECONCILER_LABEL, Stage
 from gitops.reconcile.context import Context
+from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
@@ -60,9 +62,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Whom a session tells: that parents are known (they pin instances), that a unit's status may have changed, and
-    each heartbeat with the error it met, if any."""
+    """Whom a session tells: that parents are known (they pin instances), what the cluster tells of itself (None: it did
+    not answer), that a unit's status may have changed, and each heartbeat with the error it met, if any. `wanted` is
+    what facts are wanted of."""
 
+    wanted: Callable[[], Wanted]
+    facts_known: Callable[[Reading | None], None]
     parents_known: Callable[[], None]
     touched: Callable[[UnitKey], None]
     heartbeat: Callable[[ApiError | None], None]
@@ -102,6 +107,7 @@ class Session:
             self._discovery,
             on_event=self._on_event,
             on_sight=self._on_sight,
+            on_definition=self._on_definition,
             wall=context.wall,
             rng=context.rng,
         )
@@ -125,6 +131,15 @@ class Session:
             self._run_unit, parallel=context.options.parallel_units, name=f"unit on {state.name}"
         )
         self._selector = f"{RECONCILER_LABEL}={state.reconciler}"
+        self.facts = FactsKeeper(
+            FactsReader(connection, self._discovery),
+            context,
+            name=state.name,
+            wanted=told.wanted,
+            unchanged=self._generations,
+            server_version=lambda: self.server_version,
+            told=told.facts_known,
+        )
         self._children: set[Watch] = set()
         self._slices: Watch | None = None
         self.serving = Serving(self._applier)
@@ -195,6 +210,7 @@ class Session:
 
     async def _take_over(self) -> None:
         phase = self._reading_for
+        self.facts.look()
         stored = await self._parents.load_all()
         if isinstance(stored, ApiError):
             self._told.heartbeat(stored)
@@ -215,6 +231,7 @@ class Session:
         await self.queue.close(grace=grace)
         await self._services.close(grace=0.0)
         await self._watches.close()
+        await self.facts.close()
         self._ready = False
         with contextlib.suppress(TimeoutError, RequestFailed):
             async with asyncio.timeout(2.0):
@@ -235,6 +252,7 @@ class Session:
 
     def assigned(self, changed: list[UnitKey]) -> None:
         """A head was assigned, or parents were read: watch what it needs and look at what changed."""
+        self.facts.assigned()
         if not self._ready or self._state.assignment is None:
             return
         self._watch()
@@ -263,6 +281,8 @@ class Session:
         """The cluster answers again: end the back-offs, and trust no socket of before."""
         self._renewal = asyncio.create_task(self._connection.renew(), name=f"renew {self._state.name}")
         self._watches.look_again()
+        if self._read_along:
+            self.facts.look()
         for key, unit in self._state.units.items():
             if unit.outcome.state is not SyncState.SYNCED:
                 self.queue.poke(key)
@@ -330,6 +350,8 @@ class Session:
 
     def _on_sight(self, watch: Watch, sight: Sight) -> None:
         self._seen.set()
+        if watch == Watch(DEFINITION, "") and sight is Sight.SYNCED and self._definitions_moved():
+            self.facts.look_soon()
         if watch.selector != self._selector:
             return
         if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
@@ -338,6 +360,20 @@ class Session:
         for key, unit in ({} if self._state.assignment is None else self._state.assignment.units).items():
             if any(o.gvk == watch.gvk for o in unit.objects):
                 self.queue.poke(key)
+
+    def _on_definition(self) -> None:
+        self.facts.look_soon()
+
+    def _generations(self) -> dict[str, Generation]:
+        return {name: Generation(*seen) for name, seen in self._watches.definitions().items()}
+
+    def _definitions_moved(self) -> bool:
+        """Whether definitions are others than when facts were read, which was before they were watched."""
+        reading, now = self.facts.reading, self._generations()
+        if reading is None:
+            return False
+        served = {f"{resource.plural}.{gvk.group}" for gvk, resource in self._discovery.known().items()}
+        return not now.keys() <= served or any(now.get(name) != seen for name, seen in reading.definitions.items())
 
     def _look(self, key: UnitKey, urgent: bool) -> None:
         self.queue.poke(key, urgent=urgent)

@@ -11,7 +11,7 @@ import contextlib
 import enum
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from gitops.cluster.connection import Connection
@@ -60,7 +60,8 @@ class _Definition:
 
 class Watches:
     """`on_event` gets every event of every watch, in order per watch; `on_sight` is called when what is known of a
-    kind changes, or why it is unknown. Both run on the loop and must not block."""
+    kind changes, or why it is unknown; `on_definition` when a CRD came, went or changed after the first list. They run
+    on the loop and must not block."""
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class Watches:
         *,
         on_event: Callable[[Watch, Event], None],
         on_sight: Callable[[Watch, Sight], None],
+        on_definition: Callable[[], None],
         wall: Callable[[], float],
         rng: random.Random,
     ) -> None:
@@ -76,6 +78,7 @@ class Watches:
         self._discovery = discovery
         self._on_event = on_event
         self._on_sight = on_sight
+        self._on_definition = on_definition
         self._wall = wall
         self._rng = rng
         self._tasks: dict[Watch, asyncio.Task[None]] = {}
@@ -111,6 +114,12 @@ class Watches:
     def error(self, watch: Watch) -> ApiError | None:
         """Why a kind is unknown, as far as that is known."""
         return self._errors.get(watch)
+
+    def definitions(self) -> Mapping[str, tuple[str, int]]:
+        """uid and generation of every CRD by name; empty while they are not known."""
+        if self.sight(Watch(DEFINITION, "")) is not Sight.SYNCED:
+            return {}
+        return {name: (seen.uid, seen.generation) for name, seen in self._definitions.items()}
 
     def look_again(self) -> None:
         """The cluster can be reached again, or serves new kinds: end every back-off."""
@@ -211,6 +220,7 @@ class Watches:
             name = event.ref.name if isinstance(event, Vanished) else str(event.obj["metadata"]["name"])
             self._definitions.pop(name, None)
             self._discovery.invalidate()
+            self._on_definition()
             return
         metadata = event.obj["metadata"]
         name = str(metadata["name"])
@@ -222,9 +232,12 @@ class Watches:
         if seen == known or (self.sight(Watch(DEFINITION, "")) is not Sight.SYNCED and not waiting):
             return  # listed again, or for the first time
         self._discovery.invalidate()
+        synced = self.sight(Watch(DEFINITION, "")) is Sight.SYNCED
+        if synced:
+            self._on_definition()
         if waiting:
             # A definition that was there already is served already: one look is enough to have missed nothing.
-            self._wake(looks=LOOKS if self.sight(Watch(DEFINITION, "")) is Sight.SYNCED else 1)
+            self._wake(looks=LOOKS if synced else 1)
         if known is None or not seen.same_schema(known):
             self._list_again(group)
 

@@ -13,6 +13,7 @@ from gitops.model.identity import ClusterName, UnitKey, WorkloadRef
 from gitops.plan.naming import file_name
 
 ROOT = "status"
+SCHEMAS = "schemas"
 
 _ELEMENT = re.compile(r"[a-z0-9][a-z0-9._+-]{0,254}|README\.md")
 
@@ -33,6 +34,11 @@ def workload_path(workload: WorkloadRef) -> str:
 def cluster_path(name: ClusterName) -> str:
     """`status/clusters/dgx-a.yaml`"""
     return checked(f"{ROOT}/clusters/{file_name(name)}.yaml")
+
+
+def facts_folder(name: ClusterName) -> str:
+    """`schemas/dgx-a/`: what the cluster tells of itself (gitops/policy/published.py)."""
+    return f"{SCHEMAS}/{file_name(name)}/"
 
 
 def placements_path() -> str:

@@ -19,7 +19,9 @@ def test_units_and_objects_per_cluster(gitops: Any, template: Path) -> None:
 
 def test_one_cluster_only(gitops: Any, template: Path) -> None:
     out = gitops("plan", template, "--cluster", "dgx-b").out
-    assert "dgx-a" not in out
+    assert "dgx-b  (3 units)" in out
+    assert "dgx-a  (" not in out
+    assert "@dgx-a" not in out
     units = json.loads(gitops("plan", template, "--cluster", "dgx-b", "-f", "json").out)["units"]
     assert len(units) == 3
     assert {u["cluster"] for u in units.values()} == {"dgx-b"}

@@ -83,7 +83,7 @@ def test_json_has_stable_keys(gitops: Any, broken: Path) -> None:
     result = gitops("validate", broken, "--format", "json")
     assert result.code == 1
     body = json.loads(result.out)
-    assert set(body) == {"complete", "units", "errors", "findings"}
+    assert set(body) == {"complete", "units", "errors", "findings", "verdicts"}
     found = next(f for f in body["findings"] if f["severity"] == "error")
     assert set(found) == {"code", "severity", "file", "line", "message", "hint", "workload", "object", "path"}
     assert (found["file"], found["workload"]) == (SPEC, "function/llama-chat")
@@ -138,7 +138,7 @@ def test_sarif_names_the_line(gitops: Any, broken: Path) -> None:
 
 def test_markdown_has_a_row_for_each_finding(gitops: Any, broken: Path) -> None:
     out = gitops("validate", broken, "--format", "markdown").out
-    assert out.startswith("### gitops: 1 error, 2 info\n")
+    assert out.startswith("### gitops: 1 error, 4 info\n")
     assert f"| error | `{SPEC}:" in out
 
 

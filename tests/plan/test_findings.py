@@ -11,7 +11,10 @@ import gitops.overlays.codes
 import gitops.plan.codes
 import gitops.policy.codes
 from gitops.model.trees import EntryKind
+from gitops.plan.compiling import Compiler
 from gitops.plan.revisions import check_revisions
+from gitops.policy.published import read_published
+from gitops.policy.registry import OperatorRegistry
 
 FUNCTION = "functions/chat/function.yaml"
 DEPLOYMENT = "functions/chat/deployment.yaml"
@@ -68,17 +71,22 @@ def content(value: str | dict[str, str] | None) -> str | EntryKind | None:
 
 
 @pytest.mark.parametrize("case", DATA, ids=lambda case: case["id"])
-def test_finding(compile_small, compiler, case):
-    """A case with `before` is about what changed since then."""
+def test_finding(compile_small, compiler, small, case):
+    """A case with `before` is about what changed since then, one with `published` about what is known of clusters."""
     states = [
         compile_small({path: content(value) for path, value in case[name].items()})
         for name in ("before", "files")
         if name in case
     ]
-    findings = states[-1].findings
-    if "before" in case:
+    if "published" in case:
+        known = read_published({path: text.encode() for path, text in case["published"].items()})
+        judged = Compiler(OperatorRegistry.shipped(), known).compile(small(), facts=known.facts)
+        findings = [*known.findings, *judged.findings]
+    elif "before" in case:
         assert states[-1].errors == ()
         findings = check_revisions(*states, compiler.registry)
+    else:
+        findings = states[-1].findings
     places = [str(f.origin) for f in findings if f.code == case["code"]]
     assert case["at"] in places, "\n".join(map(str, findings))
 

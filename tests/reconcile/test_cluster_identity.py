@@ -32,6 +32,7 @@ def worker(kit: Any, context: Any) -> Any:
             connector=None,  # type: ignore[arg-type]
             context=context,
             parents_known=lambda: None,
+            facts_known=lambda: None,
             touched=lambda name, key: None,
             identities=identities,
             recall=lambda key: UnitMemory(),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind, WorkloadRef
+from gitops.plan.pruning import Consent
 from gitops.plan.units import Compilation, Unit
 from gitops.reconcile.heads import Head, Heads, pins_of
 from gitops.source.errors import SourceError, SourceErrorClass
@@ -49,12 +50,22 @@ class Repository:
         return function(*args, **kwargs)
 
     def compile(
-        self, tree: Tree, *, pins: Any, unheard: Any = frozenset(), only: frozenset[WorkloadRef] | None = None
+        self,
+        tree: Tree,
+        *,
+        pins: Any,
+        unheard: Any = frozenset(),
+        facts: Any = None,
+        only: frozenset[WorkloadRef] | None = None,
     ) -> Compilation:
+        """`facts` are here the keys of the units that their clusters refuse."""
         self.compiled.append((tree.commit, only))
         self.pins = pins
         units = {k: u for k, u in tree.units.items() if only is None or k.workload in only}
-        return Compilation(Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete)
+        refused = {key: units.pop(key) for key in facts or () if key in units}
+        return Compilation(
+            Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete, refused=refused
+        )
 
 
 class Bench:
@@ -71,8 +82,8 @@ class Bench:
         found: Unit = self.kit.unit(self.kit.desired(key.name, key=key), key=key, content=content, commit=content)
         return found
 
-    async def compile(self, commit: str, *parents: Any) -> Head:
-        head = await self.heads.compile(Commit(commit), {p.unit: p for p in parents})
+    async def compile(self, commit: str, *parents: Any, facts: Any = None) -> Head:
+        head = await self.heads.compile(Commit(commit), {p.unit: p for p in parents}, facts=facts)
         assert head is not None
         return head
 
@@ -224,3 +235,57 @@ async def test_a_cluster_gets_its_own_units_only(bench: Bench, kit: Any) -> None
     bench.repository.commit("c1", bench.unit(BASE, "c1"), bench.unit(far, "c1"))
     head = await bench.compile("c1")
     assert list(head.for_cluster(ClusterName("b"), kit.assignment().consent).units) == [far]
+
+
+# -- refused by a cluster --------------------------------------------------------------------------------------------
+
+
+async def test_a_unit_that_its_cluster_refuses_keeps_its_last_good_one_and_its_workload_goes_on(bench: Bench) -> None:
+    there = dataclasses.replace(CHAT, instance="h100-1", cluster=ClusterName("b"))
+    for commit in ("c1", "c2"):
+        bench.repository.commit(commit, bench.unit(CHAT, commit), bench.unit(there, commit))
+    await bench.compile("c1")
+    head = await bench.compile("c2", facts={there})
+    assert {key: unit.content_key for key, unit in head.units.items()} == {CHAT: "c2", there: "c1"}
+    assert head.held == frozenset()
+    assert head.troubled == {CHAT.workload}
+    consent = Consent(())
+    assert head.for_cluster(ClusterName("b"), consent).held == {CHAT.workload}, "nothing of it is removed there"
+    assert head.for_cluster(ClusterName("a"), consent).held == frozenset()
+
+
+async def test_a_refused_unit_without_a_last_good_one_is_left_alone_and_never_removed(bench: Bench, kit: Any) -> None:
+    bench.repository.commit("c2", bench.unit(CHAT, "c2"))
+    head = await bench.compile("c2", kit.record(key=CHAT, commit=Commit("gone")), facts={CHAT})
+    assert head.units == {}
+    assert not head.for_cluster(ClusterName("a"), Consent(())).may_remove(CHAT)
+
+
+async def test_what_was_good_only_while_less_was_known_is_not_kept(bench: Bench, kit: Any) -> None:
+    """The first compile after a start knows nothing of the cluster: a refused head must not pass for the last good."""
+    bench.repository.commit("c1", bench.unit(CHAT, "c1"))
+    bench.repository.commit("c2", bench.unit(CHAT, "c2"))
+    record = kit.record(key=CHAT, commit=Commit("c1"), content="c1")
+    assert bench.contents(await bench.compile("c2", record)) == {"chat": "c2"}
+    assert bench.contents(await bench.compile("c2", record, facts={CHAT})) == {"chat": "c1"}
+    await bench.compile("c1", record)
+    assert bench.contents(await bench.compile("c2", record)) == {"chat": "c2"}
+    assert bench.contents(await bench.compile("c2", record, facts={CHAT})) == {"chat": "c1"}
+
+
+async def test_a_definition_that_changes_under_a_running_unit_does_not_roll_it_back(bench: Bench, kit: Any) -> None:
+    for commit in ("c1", "c2"):
+        bench.repository.commit(commit, bench.unit(CHAT, commit))
+    await bench.compile("c1")
+    await bench.compile("c2")
+    applied = kit.record(key=CHAT, commit=Commit("c2"), content="c2")
+    assert bench.contents(await bench.compile("c2", applied, facts={CHAT})) == {"chat": "c2"}
+    bench.restart()
+    assert bench.contents(await bench.compile("c2", applied, facts={CHAT})) == {"chat": "c2"}, "from its commit"
+
+
+async def test_the_last_good_commit_is_compiled_without_facts(bench: Bench, kit: Any) -> None:
+    bench.repository.commit("c1", bench.unit(CHAT, "c1"))
+    bench.repository.commit("c2", held=(CHAT.workload,))
+    head = await bench.compile("c2", kit.record(key=CHAT, commit=Commit("c1")), facts={CHAT})
+    assert bench.contents(head) == {"chat": "c1"}

@@ -52,11 +52,12 @@ async def test_what_was_seen_before_a_refusal_is_not_told_any_more_and_the_refus
         connector=Refusing(),
         context=dataclasses.replace(context, wall=lambda: float(next(times))),
         parents_known=lambda: None,
+        facts_known=lambda: None,
         touched=lambda name, key: told.append(key),
         identities={},
         recall=lambda key: UnitMemory(),
     )
-    worker.assign(DOCUMENT, kit.assignment(kit.unit(kit.desired("web"))))
+    worker.assign(DOCUMENT, kit.assignment(kit.unit(kit.desired("web"))), frozenset())
     unit_state = worker.state.units[kit.key]
     unit_state.status = _pending_status(unit_state, 0.0)
     told.clear()
@@ -89,6 +90,7 @@ async def test_why_a_cluster_does_not_answer_is_logged_once_for_each_cause(
         connector=Failing(),
         context=context,
         parents_known=lambda: None,
+        facts_known=lambda: None,
         touched=lambda name, key: None,
         identities={},
         recall=lambda key: UnitMemory(),

@@ -11,8 +11,11 @@ import yaml
 
 from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin, Severity
-from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind
+from gitops.model.identity import ClusterName, Commit, GroupVersionKind, UnitKey, WorkloadKind
 from gitops.plan.units import Compilation
+from gitops.policy.facts import ClusterFacts
+from gitops.policy.schemas.kind_schema import KindSchema
+from gitops.policy.schemas.schema_set import SchemaSet
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import Status
 from gitops.reconcile.cluster_worker import Contact
@@ -63,6 +66,7 @@ class Desk:
             uid=f"uid-{name}",
             server_version="v1.34.0",
             may_write=True,
+            facts=None,
             serving=lambda key: None,
         )
         return worker
@@ -327,3 +331,49 @@ async def test_drift_of_an_earlier_process_stays_until_the_unit_goes(desk: Desk,
     desk.reporter.load({drift_path(CHAT): b"earlier"})
     await first_head(desk)
     assert desk.reporter.files[drift_path(CHAT)] == b"earlier"
+
+
+# -- what clusters tell ----------------------------------------------------------------------------------------------
+
+
+def schemas(maximum: int) -> ClusterFacts:
+    schema = {"type": "object", "properties": {"spec": {"type": "integer", "maximum": maximum}}}
+    return ClusterFacts(schemas=SchemaSet.of([KindSchema.made(GroupVersionKind("x.example", "v1", "Gadget"), schema)]))
+
+
+GADGET = "schemas/a/x.example/v1/Gadget.json"
+
+
+async def test_what_a_cluster_tells_is_written_when_it_changes_only(desk: Desk) -> None:
+    worker = desk.worker("a")
+    assert not any(path.startswith("schemas/") for path in await desk.write(new_head=True)), "nothing is known yet"
+    worker.facts = schemas(3)
+    assert {GADGET, "schemas/a/index.yaml"} <= (await desk.write()).keys()
+    worker.facts = schemas(3)
+    assert await desk.write(new_head=True) == {}
+    worker.facts = schemas(4)
+    assert (await desk.write()).keys() == {GADGET, "schemas/a/index.yaml"}
+    worker.facts = ClusterFacts(served={})
+    assert (await desk.write())[GADGET] is None
+
+
+async def test_what_an_unreachable_cluster_told_stays_and_what_a_gone_one_told_goes(desk: Desk) -> None:
+    worker = desk.worker("a")
+    worker.facts = schemas(3)
+    await desk.write(new_head=True)
+    desk.reporter.load(dict(desk.reporter.files))
+    worker.facts = None
+    assert GADGET not in await desk.write(new_head=True)
+    del desk.workers[ClusterName("a")]
+    gone = await desk.render(clusters=[ClusterName("a")], new_head=True)
+    assert gone[GADGET] is None
+    assert gone["schemas/a/index.yaml"] is None
+
+
+async def test_a_restart_writes_nothing_that_the_branch_has(desk: Desk) -> None:
+    worker = desk.worker("a")
+    worker.facts = schemas(3)
+    await desk.write(new_head=True)
+    desk.reporter.load({path: bytes(bytearray(content)) for path, content in desk.reporter.files.items()})
+    assert not any(path.startswith("schemas/") for path in await desk.write(new_head=True))
+    assert desk.reporter.files[GADGET] is next(iter(worker.facts.schemas.kinds.values())).content, "one copy in memory"

@@ -103,7 +103,11 @@ class Told:
     def __init__(self) -> None:
         self.sights: list[tuple[Watch, Sight]] = []
         self.events: list[tuple[Watch, Event]] = []
+        self.definitions = 0
         self.crash: Exception | None = None
+
+    def on_definition(self) -> None:
+        self.definitions += 1
 
     def on_sight(self, watch: Watch, sight: Sight) -> None:
         self.sights.append((watch, sight))
@@ -135,6 +139,7 @@ async def watches(server: Server, told: Told) -> AsyncIterator[Watches]:
         server,  # type: ignore[arg-type]
         on_event=told.on_event,
         on_sight=told.on_sight,
+        on_definition=told.on_definition,
         wall=lambda: 0.0,
         rng=random.Random(1),
     )

@@ -9,15 +9,19 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from controlplane_kit.binaries import Binaries
 from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.plugin import PrivateApi
 from differential_kit.comparing import Case, Outcome, reasons_of_unverified, table_of_outcomes, table_of_places
 from differential_kit.ground import NAMESPACE, Base, Ground, gvk_of
 from differential_kit.mutating import OPERATORS, Mutation, mutations
+from differential_kit.samples import Body
+from differential_kit.walking import Schema
 
 from gitops.policy.schemas.schema_set import SchemaSet
 from gitops.policy.verdicts import Verdict
@@ -135,11 +139,93 @@ def test_updates(ground: Ground) -> None:
     """Over a live object: rules about old and new values, and problems that were there before."""
     bases = ground.bases
     live = {base.name: create(ground, base, f"{NAMESPACE}-{number}") for number, base in enumerate(bases)}
+    for number, base in list(enumerate(bases))[::3]:
+        live[base.name] = shared_with_another(ground, base, f"{NAMESPACE}-{number}") or live[base.name]
     changes = changes_of(bases, COUNT // 2, update=True)
     kept = [change for change in changes if name_of(change) == live[change.base]["metadata"]["name"]]
     cases = judged(ground, kept, ground.by_definitions, live)
     assert_agreement(cases)
     assert_verified(cases)
+
+
+def test_an_older_release(private_api: PrivateApi, shared: Path) -> None:
+    """The same objects where the operator is some months older: another version is stored, fields are missing."""
+    ground = Ground(private_api(), shared / "upstream", ["dynamo/crds-2026-04"])
+    cases = judged(ground, changes_of(ground.bases, COUNT // 6), ground.by_definitions)
+    ground.oracle.close()
+    assert_agreement(cases)
+    assert_verified(cases)
+
+
+def test_what_broke_the_schema_before(private_api: PrivateApi, shared: Path) -> None:
+    """Over live objects that were made before their definition became strict: what stays as it was may stay."""
+    ground = Ground(private_api(), shared / "upstream")
+    bases = [base for base in ground.bases if base.kind[1] in {"Probe", "NIMService", "DynamoGraphDeployment"}]
+    ground.api.create_crd_objects([loosened(body) for body in ground.definitions])
+    live, broken = {}, []
+    for number, (base, change) in enumerate(zip(bases * 2, changes_of(bases, len(bases) * 2), strict=True)):
+        name, place = f"{base.name} broken {number}", f"{NAMESPACE}-{number}"
+        ground.api.create_namespace(place)
+        answer = ground.oracle.apply(change.body, name=name_of(change), namespace=place, dry_run=False)
+        if answer.accepted:
+            live[name] = answer.live
+            broken.append((number, Base(name, change.body, base.schema)))
+    ground.api.create_crd_objects(ground.definitions)
+    ground.api.wait(lambda: is_strict(ground), "the strict definitions to hold")
+    changes = changes_of([base for _, base in broken], COUNT // 6, update=True)
+    placed = [replace(change, base_number=broken[change.base_number][0]) for change in changes]
+    kept = [change for change in placed if name_of(change) == live[change.base]["metadata"]["name"]]
+    cases = judged(ground, kept, ground.by_definitions, live)
+    ground.oracle.close()
+    assert_agreement(cases)
+    assert_verified(cases)
+
+
+def loosened(definition: Body) -> Body:
+    """The definition with structure only: types and lists, and nothing that a value could break."""
+    made = copy.deepcopy(definition)
+    for version in made["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"] = loose(version["schema"]["openAPIV3Schema"])
+        version["schema"]["openAPIV3Schema"]["properties"].pop("metadata", None)
+    return made
+
+
+def loose(schema: Schema) -> Schema:
+    made = {word: value for word, value in schema.items() if word in STRUCTURE}
+    if schema.get("x-kubernetes-list-type") == "map":
+        made["items"] = {**made["items"], "required": schema["items"].get("required", [])}
+    if "properties" in schema:
+        made["properties"] = {name: loose(child) for name, child in schema["properties"].items()}
+    if isinstance(schema.get("additionalProperties"), dict):
+        made["additionalProperties"] = loose(schema["additionalProperties"])
+    if "items" in schema:
+        made["items"] = loose(schema["items"]) | {
+            word: made["items"][word] for word in ("required",) if word in made["items"]
+        }
+    return made
+
+
+STRUCTURE = {
+    *("type", "properties", "items", "additionalProperties", "nullable", "default", "x-kubernetes-int-or-string"),
+    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"),
+    *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"),
+}
+
+
+def is_strict(ground: Ground) -> bool:
+    body = {"apiVersion": "gitops.example/v1", "kind": "Probe", "metadata": {"name": "forbidden"}}
+    return not ground.oracle.apply(body, name="forbidden", namespace=NAMESPACE).accepted
+
+
+def shared_with_another(ground: Ground, base: Base, namespace: str) -> Any:
+    """Another manager declares some of the same fields, with the same values; None when it may not."""
+    name = base.body["metadata"]["name"]
+    spec = base.body.get("spec") or {}
+    part = {key: spec[key] for key in list(spec)[::2]} if isinstance(spec, dict) else spec
+    identity = {word: base.body[word] for word in ("apiVersion", "kind")}
+    body = {**identity, "metadata": {"name": name, "labels": {"other": "x"}}, "spec": part}
+    answer = ground.oracle.apply(body, name=name, namespace=namespace, dry_run=False, manager="somebody")
+    return answer.live
 
 
 def create(ground: Ground, base: Base, namespace: str) -> Any:

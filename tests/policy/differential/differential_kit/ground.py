@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -43,11 +43,11 @@ class Base:
 class Ground:
     """Built once for a module of tests; everything in it is read only but the API server."""
 
-    def __init__(self, api: ApiServer, upstream: Path) -> None:
+    def __init__(self, api: ApiServer, upstream: Path, folders: Sequence[str] = CURRENT) -> None:
         self.api = api
         self.oracle = Oracle(api)
         api.create_namespace(NAMESPACE)
-        self.definitions = [*read_definitions(*(upstream / folder for folder in CURRENT)), *read_definitions(DATA)]
+        self.definitions = [*read_definitions(*(upstream / folder for folder in folders)), *read_definitions(DATA)]
         api.create_crd_objects(self.definitions)
         self.custom = schemas_of(self.definitions)
         self.samples = list(read_samples(upstream))

@@ -72,13 +72,13 @@ class Oracle:
             }
         return self._resources[api_version].get(kind)
 
-    def apply(self, body: Body, *, name: str, namespace: str, dry_run: bool = True) -> Answer:
+    def apply(self, body: Body, *, name: str, namespace: str, dry_run: bool = True, manager: str = MANAGER) -> Answer:
         """One forced apply with strict validation, as the product sends it. The name in the URL is `name`."""
         resource = self.resource(body["apiVersion"], body["kind"])
         if resource is None:
             return Answer(False, 404, "NotFound", "the kind is not served")
         place = f"namespaces/{namespace}/" if resource.namespaced else ""
-        query = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
+        query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
         path = f"{_root(body['apiVersion'])}/{place}{resource.plural}/{urllib.parse.quote(name, safe='')}"
