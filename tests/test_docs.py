@@ -47,7 +47,7 @@ COMMANDS = re.compile(r"`gitops ([a-z]+)")
 @pytest.mark.parametrize("name", ["README.md", "docs/architecture.md"])
 def test_documents_name_only_what_exists(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
-    known = {command.name for command in application.registered_commands}
+    known = {entry.name for entry in (*application.registered_commands, *application.registered_groups)}
     assert set(COMMANDS.findall(text)) <= known
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert ((ROOT / name).parent / link).exists(), f"{name} links to {link}"
@@ -57,5 +57,5 @@ def test_documents_name_only_what_exists(name: str) -> None:
 
 def test_readme_lists_every_command() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for command in application.registered_commands:
+    for command in (*application.registered_commands, *application.registered_groups):
         assert f"| `gitops {command.name} " in text or f"| `gitops {command.name}`" in text, command.name

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gitops.cli import apply, explain, init, plan, run, schema, status, validate
+from gitops.cli import apply, explain, init, plan, rbac, run, schema, status, validate
 from gitops.cli.exits import Exit
 
 application = typer.Typer(
@@ -29,6 +29,7 @@ application.command("apply")(apply.apply)
 application.command("status")(status.status)
 application.command("init")(init.init)
 application.command("schema")(schema.schema)
+application.add_typer(rbac.application, name="rbac")
 
 
 def _version(wanted: bool) -> None:
@@ -70,4 +71,4 @@ def run_application(arguments: list[str] | None = None) -> None:
 def _is_mistake(error: Exception) -> bool:
     """Mistakes of people and of their surroundings, told by one sentence. By name: none is imported for this."""
     names = {c.__name__ for c in type(error).__mro__}
-    return bool(names & {"SettingsError", "RemoteRefused", "SourceError", "OSError"})
+    return bool(names & {"SettingsError", "RemoteRefused", "SourceError", "NoSuchRevision", "OSError"})

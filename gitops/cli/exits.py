@@ -23,8 +23,10 @@ class Exit(enum.IntEnum):
 
 _MEANINGS = {
     Exit.OK: "Done, and nothing is wrong.",
-    Exit.FINDINGS: "The manifests have errors: `validate`, `plan` and `apply --once` print them.",
-    Exit.USAGE: "The command could not start: wrong arguments or settings, an unreadable folder or repository.",
+    Exit.FINDINGS: "The manifests have errors: `validate`, `plan` and `apply --once` print them; `rbac check`: rights "
+    "that are refused.",
+    Exit.USAGE: "The command could not start: wrong arguments or settings, an unreadable folder or repository; "
+    "`rbac check`: a file or the roles of the cluster could not be read.",
     Exit.CHANGES: "`plan --exit-code`: no errors, and something would change.",
     Exit.INCOMPLETE: "`apply --once`: a unit was refused, is waiting, or its cluster could not be reached; "
     "`plan`: a cluster could not be asked; `status`: not every unit is ready.",

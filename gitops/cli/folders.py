@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gitops.model.findings import Finding
     from gitops.model.identity import GroupVersionKind
     from gitops.plan.explaining import Trace
     from gitops.plan.units import Compilation
@@ -34,3 +35,28 @@ def compiled_folder(
         return tree, Compiler(registry).compile(tree, trace=trace)
     finally:
         gc.enable()
+
+
+def compared_with(
+    path: Path, base: str, compilation: Compilation, *, extra_types: Iterable[GroupVersionKind] = ()
+) -> Compilation:
+    """The compilation of a folder with what is to be said of its changes since it parted from the revision `base`.
+
+    Raises NoSuchRevision.
+    """
+    from gitops.plan.compiling import Compiler
+    from gitops.plan.revisions import check_revisions
+    from gitops.policy.registry import OperatorRegistry
+    from gitops.source.revisions import fork_point
+
+    registry = OperatorRegistry.shipped().permitting(extra_types)
+    before = Compiler(registry).compile(fork_point(path, base))
+    return with_findings(compilation, check_revisions(before, compilation, registry))
+
+
+def with_findings(compilation: Compilation, more: Iterable[Finding]) -> Compilation:
+    """The compilation with what else was found, in the order of places."""
+    from dataclasses import replace
+
+    findings = {(f.origin, f.code, f.message): f for f in (*compilation.findings, *more)}
+    return replace(compilation, findings=tuple(findings[key] for key in sorted(findings)))

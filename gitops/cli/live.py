@@ -15,15 +15,18 @@ from dataclasses import dataclass, field, replace
 from gitops.cluster.applying import manager_name
 from gitops.cluster.comparison import FieldDifference, compare
 from gitops.cluster.discovery import Discovery
+from gitops.cluster.earlier import earlier_state
 from gitops.cluster.errors import ApiError, RequestFailed
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
+from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import NAMESPACE
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
 from gitops.plan.units import Compilation, DesiredObject
+from gitops.policy.updates import Update, check_updates
 from gitops.reconcile.cluster_worker import Connector
 from gitops.reconcile.heads import pins_of
 from gitops.source.folders import FolderTree
@@ -56,6 +59,8 @@ class LivePlan:
 
     compilation: Compilation
     changes: dict[UnitKey, list[ObjectChange]] = field(default_factory=dict)
+    refused: list[Finding] = field(default_factory=list)
+    """Changes that the live objects would not take."""
     unreachable: dict[ClusterName, str] = field(default_factory=dict)
 
     @property
@@ -81,6 +86,7 @@ async def compare_with_clusters(
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
             plan.changes |= found
+        plan.refused = [f for cluster in compared for f in check_updates(compiler.registry, cluster.updates)]
         plan.unreachable = {c.name: c.problem for c in clusters if c.problem}
         return plan
     finally:
@@ -94,6 +100,7 @@ class _Cluster:
         self.name = name
         self.parents: Mapping[UnitKey, ParentRecord] = {}
         self.problem = ""
+        self.updates: list[Update] = []
         self._document = compilation.clusters[name]
         self._connector = connector
         self._reconciler = owner
@@ -126,7 +133,8 @@ class _Cluster:
         found: dict[UnitKey, list[ObjectChange]] = {}
         declared = {o.ref for unit in units.values() for o in unit.objects}
         for key, unit in sorted(units.items()):
-            changes = await asyncio.gather(*(self._compare(self._objects, desired) for desired in unit.objects))
+            compared = (self._compare(self._objects, key, desired) for desired in unit.objects)
+            changes = await asyncio.gather(*compared)
             own = {o.ref for o in unit.objects}
             found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
         if compilation.complete:
@@ -135,7 +143,7 @@ class _Cluster:
                     found[key] = await self._deleted(self._objects, key, own=set(), declared=declared)
         return found
 
-    async def _compare(self, objects: Objects, desired: DesiredObject) -> ObjectChange:
+    async def _compare(self, objects: Objects, key: UnitKey, desired: DesiredObject) -> ObjectChange:
         source = str(desired.origin)
         try:
             live = await objects.get(desired.gvk, desired.ref)
@@ -145,8 +153,12 @@ class _Cluster:
             return ObjectChange(desired.ref, Change.UNKNOWN, source, problem=str(live))
         if live is None:
             return ObjectChange(desired.ref, Change.CREATE, source)
-        compared = compare(desired.body, live, self._manager)
+        body = desired.body
+        compared = compare(body, live, self._manager)
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
+        if change is Change.UPDATE:
+            before = earlier_state(body, live, compared)
+            self.updates.append(Update(desired.ref, before, body, desired.provenance, key.workload))
         return ObjectChange(desired.ref, change, source, compared.differences)
 
     async def _deleted(

@@ -26,6 +26,15 @@ State = Annotated[Path | None, typer.Option("--state-dir", help="Folder for cach
 Credentials = Annotated[
     Path | None, typer.Option("--credentials-dir", help="Folder of kubeconfigs, by name.", show_default=False)
 ]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        "--base",
+        metavar="REV",
+        help="Also check what changes since the folder's repository parted from this revision.",
+        show_default=False,
+    ),
+]
 Format = Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="text for people, json for scripts.")]
 LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.", show_default=False)]
 LogFormat = Annotated[str | None, typer.Option("--log-format", help="auto, json or text.", show_default=False)]

@@ -29,6 +29,7 @@ def plan(
         typer.Option(help="Folder of kubeconfigs: compare with what is live.", show_default=False, exists=True),
     ] = None,
     format: options.Format = "text",
+    base: options.Base = None,
     config: options.Config = None,
     set_: options.Set = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
@@ -38,13 +39,17 @@ def plan(
     Nothing is changed anywhere. Exits with 1 when the repository has errors.
     """
     from gitops.cli import terminal
-    from gitops.cli.folders import compiled_folder
+    from gitops.cli.folders import compared_with, compiled_folder, with_findings
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
     wanted = frozenset(cluster or ())
     tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
     live = None if credentials_dir is None else _compared(tree, settings, credentials_dir, wanted)
     compilation = compilation if live is None else live.compilation
+    if live is not None and live.refused:
+        compilation = with_findings(compilation, live.refused)
+    if base is not None:
+        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
     unknown = wanted - set(compilation.clusters)
     if unknown:
         names = ", ".join(sorted(unknown))

@@ -8,6 +8,8 @@ import types
 import typing
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
 import gitops
 from gitops.model import catalogue, document_kinds, documents, patches
 
@@ -56,7 +58,7 @@ def findings_page() -> str:
         lines += ["| code | severity | what | for example | what to do |", "|---|---|---|---|---|"]
         for entry in entries:
             cells = (entry.code, str(entry.severity), entry.heading, entry.example, entry.hint)
-            lines.append(f"| {' | '.join(_cell(text) for text in cells)} |")
+            lines.append(f"| {' | '.join(cell(text) for text in cells)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -69,7 +71,7 @@ def documents_page(text: str) -> str:
         raise ValueError(f"docs/documents.md lacks the line {MARK.strip()}")
     lines = [written + mark]
     for name, model in (*document_kinds.KINDS.items(), *_PATCHES.items()):
-        lines += [f"## {name}", "", _prose(" ".join((model.__doc__ or "").split())), ""]
+        lines += [f"## {name}", "", prose(" ".join((model.__doc__ or "").split())), ""]
         lines += ["| field | type | default | use |", "|---|---|---|---|"]
         lines += [f"| `{path}` | {kind} | {default} | {use} |" for path, kind, default, use in _rows(model, "")]
         lines.append("")
@@ -81,9 +83,9 @@ def _rows(model: type[documents.Document], prefix: str) -> list[tuple[str, str, 
     for name, info in model.model_fields.items():
         path = f"{prefix}{documents.written_name(model, name)}"
         use = documents.use_of(model, name)
-        inner, words = _type(info.annotation)
-        default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True))
-        rows.append((path, _cell(words), _cell(default), str(use)))
+        inner, words = type_of(info.annotation)
+        default = "required" if info.is_required() else default_of(info)
+        rows.append((path, cell(words), cell(default), str(use)))
         if inner is not None and use is not documents.Use.REFUSED and name != "metadata":
             rows += _rows(inner, f"{path}[]." if words.startswith("list") else f"{path}.")
         elif name == "metadata":
@@ -91,27 +93,28 @@ def _rows(model: type[documents.Document], prefix: str) -> list[tuple[str, str, 
     return rows
 
 
-def _default(value: Any) -> str:
+def default_of(info: FieldInfo) -> str:
+    value = info.get_default(call_default_factory=True)
     if isinstance(value, documents.Document):
         return "see below"
-    return "none" if value in (None, [], {}) else f"`{value}`"
+    return "none" if value in (None, [], {}, "") else f"`{value}`"
 
 
-def _type(annotation: Any) -> tuple[type[documents.Document] | None, str]:
+def type_of(annotation: Any) -> tuple[type[documents.Document] | None, str]:
     """The model inside an annotation, if any, and words for the type."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _type(args[0])
+        return type_of(args[0])
     if origin in (types.UnionType, typing.Union):
-        found = [_type(a) for a in args if a is not type(None)]
+        found = [type_of(a) for a in args if a is not type(None)]
         if len(found) == 1:
             return found[0]
         return None, " or ".join(dict.fromkeys(words for _, words in found))
     if origin is list:
-        inner, words = _type(args[0])
+        inner, words = type_of(args[0])
         return inner, f"list of {words}"
     if origin is dict:
-        return None, f"map to {_type(args[1])[1]}"
+        return None, f"map to {type_of(args[1])[1]}"
     if origin is typing.Literal:
         return None, " or ".join(f"`{a}`" for a in args)
     if isinstance(annotation, type) and issubclass(annotation, documents.Document):
@@ -119,11 +122,11 @@ def _type(annotation: Any) -> tuple[type[documents.Document] | None, str]:
     return None, {str: "text", int: "whole number", bool: "true or false"}.get(annotation, "anything")
 
 
-def _cell(text: str) -> str:
-    return _prose(text).replace("|", "\\|").replace("\n", " ")
+def cell(text: str) -> str:
+    return prose(text).replace("|", "\\|").replace("\n", " ")
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """Our own Markdown; `<name>` outside of code would be taken for HTML."""
     parts = text.split("`")
     return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))

@@ -21,6 +21,7 @@ def validate(
         Literal["text", "json", "sarif", "markdown"],
         typer.Option("--format", "-f", help="sarif is for code scanning, markdown for a comment on a pull request."),
     ] = "text",
+    base: options.Base = None,
     config: options.Config = None,
     set_: options.Set = None,
 ) -> None:
@@ -28,10 +29,12 @@ def validate(
 
     Exits with 1 when there are errors; warnings and infos alone are fine.
     """
-    from gitops.cli.folders import compiled_folder
+    from gitops.cli.folders import compared_with, compiled_folder
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
     tree, compilation = compiled_folder(path, extra_types=settings.permitted_types)
+    if base is not None:
+        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":

@@ -18,6 +18,7 @@ from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.cluster.objects import Objects, complete, incomplete
+from gitops.cluster.payloads import as_yaml
 from gitops.cluster.values import holds
 from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind, ObjectRef
@@ -118,7 +119,7 @@ class Applier(Objects):
                 "PATCH",
                 resource.path(namespace=place, name=obj.ref.name),
                 query=query,
-                body=body,
+                body=as_yaml(body),
                 content_type=APPLY_PATCH,
                 verb="dry-run" if dry_run else "apply",
             )

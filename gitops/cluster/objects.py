@@ -75,10 +75,11 @@ class Objects:
         gvk: GroupVersionKind,
         *,
         selector: str = "",
+        fields: str = "",
         namespace: str = "",
         page_size: int = PAGE_SIZE,
     ) -> Listing | ApiError:
-        """All objects of a kind (of one namespace) that match a label selector, in pages.
+        """All objects of a kind (of one namespace) that match a label selector and a field selector, in pages.
 
         When a `continue` token expires midway the whole list starts again, at most LIST_RESTARTS times: a partial list
         is never given back (cases.md A10).
@@ -87,14 +88,17 @@ class Objects:
         if isinstance(resource, ApiError):
             return resource
         for _ in range(LIST_RESTARTS + 1):
-            listing = await self._pages(resource, selector, namespace, page_size)
+            listing = await self._pages(resource, selector, fields, namespace, page_size)
             if not (isinstance(listing, ApiError) and listing.cls is ErrorClass.EXPIRED):
                 break
         return listing
 
-    async def _pages(self, resource: Resource, selector: str, namespace: str, page_size: int) -> Listing | ApiError:
+    async def _pages(
+        self, resource: Resource, selector: str, fields: str, namespace: str, page_size: int
+    ) -> Listing | ApiError:
         gvk = resource.gvk
-        query = {"limit": str(page_size)} | ({"labelSelector": selector} if selector else {})
+        query = {"limit": str(page_size), "labelSelector": selector, "fieldSelector": fields}
+        query = {key: value for key, value in query.items() if value}
         items: list[dict[str, Any]] = []
         while True:
             try:

@@ -19,6 +19,20 @@ SERVER_METADATA = frozenset({"name", "namespace", *sanitizing.SERVER_METADATA})
 """Members of metadata that are stripped from every set of owned fields; uid and resourceVersion are preconditions."""
 
 
+_OTHER_IN_YAML = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf",
+)
+
+
+def as_yaml(payload: bytes) -> bytes:
+    """JSON that a YAML parser reads as the same value: what JSON may hold in the open and YAML may not is escaped.
+
+    The server parses an apply as YAML 1.1: DEL, C1 controls and two non-characters are refused there ("control
+    characters are not allowed"); NEL, LS and PS are line breaks, so a text with one silently became another.
+    """
+    return _OTHER_IN_YAML.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), payload)
+
+
 def ownable(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The payload without what cannot be owned. Shallow: values are shared with the payload."""
     body = {k: v for k, v in payload.items() if k not in SERVER_ROOT}

@@ -32,11 +32,16 @@ class NotAQuantityError(ValueError):
     """The text is no quantity, or one beyond 64 bits."""
 
 
+class QuantityTooLargeError(NotAQuantityError):
+    """A quantity, but beyond 64 bits, or too long to look at."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     value: Fraction  # a multiple of 10^-9
     format: _Format
     text: str  # what is printed when the server keeps the author's text; else ""
+    whole: bool  # whether Quantity.AsInt64 has a value: not for `1000m` or `1.0`, whatever their size
 
 
 @functools.lru_cache(maxsize=1 << 10, typed=True)
@@ -64,11 +69,19 @@ def equal_quantities(a: str | int | float, b: str | int | float) -> bool:
         return False
 
 
+def quantity_value(text: str) -> tuple[Fraction, bool]:
+    """Its size, and whether an API server has it as an integer (`1000m` it has not). Raises NotAQuantityError."""
+    parsed = _parse(text)
+    return parsed.value, parsed.whole
+
+
 def _parse(value: str | int | float) -> _Parsed:
     if isinstance(value, bool):
         raise NotAQuantityError("a boolean is no quantity")
     text = value if isinstance(value, str) else _go_prints(value)
-    found = _QUANTITY.match(text) if len(text) <= 60 else None
+    if len(text) > 60:
+        raise QuantityTooLargeError(f"{text[:60]!r}… is too long")
+    found = _QUANTITY.match(text)
     if found is None:
         raise NotAQuantityError(f"{text[:60]!r} is no quantity")
     sign, whole, fraction, only_fraction, suffix = found.groups()
@@ -80,15 +93,17 @@ def _parse(value: str | int | float) -> _Parsed:
     nano = size * _NANO
     size = Fraction(-(-nano.numerator // nano.denominator), _NANO)
     if size > _MAX:
-        raise NotAQuantityError(f"{text!r} does not fit into 64 bits")
+        raise QuantityTooLargeError(f"{text!r} does not fit into 64 bits")
     if format == "binary":
-        kept = not fraction and _fast_binary(digits, exponent) and int(digits) & 7 != 0
+        whole_number = not fraction and _fast_binary(digits, exponent)
+        kept = whole_number and int(digits) & 7 != 0
     else:
         scale = exponent - len(fraction)
+        whole_number = len(digits) <= 18 and scale >= 0
         kept = len(digits) <= 18 and scale >= -9 and scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
     if format == "binary" and 0 < size < 1:
         format = "decimal"
-    return _Parsed(-size if sign == "-" else size, format, text if kept else "")
+    return _Parsed(-size if sign == "-" else size, format, text if kept else "", whole_number)
 
 
 def _go_prints(number: int | float) -> str:
@@ -105,7 +120,7 @@ def _interpret(suffix: str, text: str) -> tuple[_Format, Fraction, int]:
         return "decimal", Fraction(10) ** exponent, exponent
     exponent = int(suffix[1:])
     if abs(exponent) > _MAX_EXPONENT:
-        raise NotAQuantityError(f"the exponent of {text!r} is out of range")
+        raise QuantityTooLargeError(f"the exponent of {text!r} is out of range")
     return "exponent", Fraction(10) ** exponent, exponent
 
 

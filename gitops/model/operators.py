@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from gitops.model.documents import (
     ApiVersion,
@@ -14,9 +15,26 @@ from gitops.model.documents import (
     Document,
     LabelMetadata,
     NonBlank,
+    Problem,
+    Recorded,
+    Rule,
 )
+from gitops.model.object_rules import (
+    ComponentSet,
+    EmbeddedObject,
+    FieldRule,
+    FixedField,
+    HandoverField,
+    ImmutableField,
+    NameLimit,
+    OnceOnlyKind,
+    RequiredField,
+    TextField,
+    TriggerField,
+)
+from gitops.model.onboarding import SECTIONS, Detection, Install, Manage, Observe, OperatorTenancy, Playbook, Rights
 from gitops.model.pod_templates import PodTemplate, ServiceField
-from gitops.model.versions import OperatorVersion
+from gitops.model.versions import OperatorVersion, VersionRange
 
 Scope = Literal["Namespaced", "Cluster"]
 
@@ -47,54 +65,6 @@ class ChildKind(Document):
     role: Applied[Literal["gate", "diagnose", "inform"]]
 
 
-class NameLimit(Document):
-    """The object's name plus the longest name found at `parts` may not exceed `limit` characters.
-
-    `parts` is a path with `*` for every item of a list or every key of a map; ending in `*` means the keys themselves.
-    Without it the object's name alone is limited.
-    """
-
-    group: Checked[str]
-    kind: Checked[NonBlank]
-    parts: Checked[str] = ""
-    limit: Checked[Annotated[int, Field(ge=1)]]
-    unlessAnnotation: Checked[str] = ""
-    """`key=value`: does not hold for an object with this annotation."""
-
-
-PartsPath = Annotated[str, StringConstraints(pattern=r"^(/[^/*]+)+/\*(/[^/*]+)?$", max_length=253)]
-"""`/spec/services/*` are the keys of a map, `/spec/components/*/name` the items of a list by that field."""
-FieldPath = Annotated[str, StringConstraints(pattern=r"^(/[^/]+)+$", max_length=253)]
-
-
-class ComponentSet(Document):
-    """Names of the parts of an object whose set must not change once it lives, and should not by an overlay's accident.
-
-    `parts` is a path to a map whose keys they are, or to a list with the field that names its items.
-    """
-
-    group: Checked[str]
-    kind: Checked[NonBlank]
-    parts: Checked[PartsPath]
-
-
-class FixedField(Document):
-    """A field that may not go away once it is set. `path` has `*` for the items of a list, told apart by `name`, or the
-    keys of a map."""
-
-    group: Checked[str]
-    kind: Checked[NonBlank]
-    path: Checked[FieldPath]
-
-
-class TextField(Document):
-    """A field that is text and in which people write numbers, such as the tag of an image. `path` as in FixedField."""
-
-    group: Checked[str]
-    kind: Checked[NonBlank]
-    path: Checked[FieldPath]
-
-
 class OperatorTypeSpec(Document):
     clusterAttribute: Applied[NonBlank]
     kinds: Applied[Annotated[list[OperatorKind], Field(min_length=1)]]
@@ -109,6 +79,40 @@ class OperatorTypeSpec(Document):
     fixedFields: Checked[list[FixedField]] = []
     podTemplates: Checked[list[PodTemplate]] = []
     serviceTypes: Checked[list[ServiceField]] = []
+    requireExplicit: Checked[list[RequiredField]] = []
+    immutable: Checked[list[ImmutableField]] = []
+    onceOnly: Checked[list[OnceOnlyKind]] = []
+    triggers: Checked[list[TriggerField]] = []
+    handovers: Recorded[list[HandoverField]] = []
+    rules: Checked[list[FieldRule]] = []
+    embedded: Checked[list[EmbeddedObject]] = []
+    supportedVersions: Checked[VersionRange | None] = None
+    """Versions of the operator that this type is right for; the kinds, rules and children of others may differ."""
+    detection: Applied[Detection | None] = None
+    install: Checked[Install | None] = None
+    manage: Checked[Manage | None] = None
+    observe: Checked[Observe | None] = None
+    rbac: Checked[Rights | None] = None
+    tenancy: Applied[OperatorTenancy | None] = None
+    playbooks: Checked[Annotated[list[Playbook], Field(min_length=1)] | None] = None
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """Names of the CustomResourceDefinitions that hold the schemas of its kinds."""
+        return tuple(sorted({f"{kind.resource}.{kind.group}" for kind in self.kinds}))
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Sections of the onboarding checklist (gitops/model/onboarding.py) that are not there."""
+        return tuple(name for name in SECTIONS if getattr(self, name) is None)
+
+    def problems(self) -> Iterator[Problem]:
+        """Two rules with one id."""
+        first: dict[str, int] = {}
+        for position, rule in enumerate(self.rules):
+            if first.setdefault(rule.id, position) != position:
+                message = f"rules has {rule.id} twice"
+                yield Problem(Rule.NOT_UNIQUE, ("rules", position, "id"), message)
 
 
 class OperatorType(Document):

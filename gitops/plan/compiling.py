@@ -74,7 +74,7 @@ class Compiler:
     """Compiles one tree after another; not thread-safe."""
 
     def __init__(self, registry: OperatorRegistry) -> None:
-        self._registry = registry
+        self.registry = registry
         self._loader = Loader()
         self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
@@ -156,7 +156,7 @@ class Compiler:
     def _context(
         self, tree: FileTree, layout: Layout, repository: Repository | None, run: _Run, unheard: frozenset[ClusterName]
     ) -> tuple[Context, Installs]:
-        policies = read_policies(self._loader, tree, layout.policies, self._registry)
+        policies = read_policies(self._loader, tree, layout.policies, self.registry)
         run.findings += policies.findings
         run.policies_usable = policies.usable and layout.policies_whole
         clusters: dict[str, ClusterEntry] = {}

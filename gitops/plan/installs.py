@@ -11,6 +11,7 @@ from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, WorkloadRef
 from gitops.model.operators import OperatorInstall
+from gitops.model.versions import satisfies
 from gitops.plan import codes
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.workloads import Context, check_name, unknown_clusters
@@ -76,6 +77,10 @@ def _selected(
     fits = eligible(Selection(spec.clusters, spec.regions, spec.attributes), context.documents)
     if not fits.clusters and not context.unreadable:
         say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {fits.why_none()}", "spec")
+    supported = operator.spec.supportedVersions if operator is not None else None
+    if supported is not None and not satisfies(spec.version, supported):
+        message = f"{spec.operatorType} {spec.version} is expected, and {supported} is known to this product"
+        say(policy_codes.UNTRIED_VERSION, message, "spec", "version")
     attribute = operator.spec.clusterAttribute if operator is not None else ""
     for cluster in fits.clusters if attribute else ():
         if attribute.casefold() not in map(str.casefold, context.clusters[cluster].document.spec.attributes):

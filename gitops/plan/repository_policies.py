@@ -25,7 +25,7 @@ from gitops.plan.documents import typed
 from gitops.plan.layout import POLICIES
 from gitops.plan.loading import Loader
 from gitops.policy import codes as policy_codes
-from gitops.policy.narrowing import narrowed, widenings
+from gitops.policy.narrowing import foreign_fields, narrowed, widenings
 from gitops.policy.registry import OperatorRegistry, gvk_of
 from gitops.policy.validation import DEFAULT, UNRESTRICTED, ValidationRules, refused_extra
 
@@ -106,10 +106,11 @@ class _Reader:
             message = f"StatusMapping {parsed.metadata.name} is checked, and not used by this version"
             self._say(document, ("kind",), codes.POLICY_NOT_USED, message)
         elif isinstance(parsed, OperatorType):
-            problems = list(widenings(self.registry, parsed))
-            for path, message in problems:
-                self._say(document, path, policy_codes.WIDENS, message)
-            if not problems:
+            wide = [(policy_codes.WIDENS, *problem) for problem in widenings(self.registry, parsed)]
+            foreign = [(policy_codes.NOT_FOR_REPOSITORIES, *problem) for problem in foreign_fields(parsed)]
+            for code, path, message in (*wide, *foreign):
+                self._say(document, path, code, message)
+            if not wide and not foreign:
                 self.registry = narrowed(self.registry, parsed)
         elif isinstance(parsed, ValidationPolicy):
             self._validation(document, parsed)

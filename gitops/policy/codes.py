@@ -230,6 +230,135 @@ WIDE_RIGHTS = define(
     "Name API groups, resources and verbs; avoid escalate, bind and impersonate.",
     example='`verbs: ["*"]` in a Role',
 )
+ALL_RIGHTS = define(
+    "GO4402",
+    E,
+    "Every right on the cluster",
+    "Bind a role that names what is needed.",
+    example="a ClusterRoleBinding to cluster-admin, or a ClusterRole with `*` for verbs, apiGroups and resources",
+)
+NO_LOGIN = define(
+    "GO4403",
+    E,
+    "Rights for callers without a login, or for system:masters",
+    "Name users, groups or ServiceAccounts; members of system:masters have every right anyway.",
+    example="`subjects: [{kind: Group, name: system:unauthenticated}]`",
+)
+EVERYBODY = define(
+    "GO4404",
+    W,
+    "Rights for everybody",
+    "Name the ServiceAccounts or groups that need them.",
+    example="`subjects: [{kind: Group, name: system:authenticated}]`",
+)
+OTHER_NAMESPACE = define(
+    "GO4405",
+    W,
+    "Rights for ServiceAccounts of another namespace",
+    "Check that its owners may work in this one.",
+    example="a RoleBinding in kube-system for a ServiceAccount of the namespace web",
+)
+AGGREGATED_RIGHTS = define(
+    "GO4406",
+    W,
+    "Powerful rights that become a part of admin, edit or view",
+    "Remove the label, or the rights: everybody who has that role gets them.",
+    example='`aggregate-to-view: "true"` on a ClusterRole that reads Secrets',
+)
+SERVER_ROLE = define(
+    "GO4407",
+    E,
+    "A role or binding of the API server itself",
+    "Choose another name; to add rights to admin, edit or view, use the aggregation labels.",
+    example="a ClusterRole named system:discovery",
+)
+
+# -- rules of operators ------------------------------------------------------------------------------------------------
+
+RULE_BROKEN = define(
+    "GO4521",
+    E,
+    "The operator refuses this, or cannot work with it",
+    "See the rule that is named; the operator's own message would come only when the object is sent, or later.",
+    example="an image without a version in its tag, and no `runtimeVersionOverride`",
+)
+RULE_ADVISES = define(
+    "GO4522",
+    W,
+    "The operator takes this and does something that few people want",
+    "See the rule that is named.",
+    example="`multiNode` without `pipeline`: the service never gets ready",
+)
+RULE_UNDECIDED = define(
+    "GO4523",
+    W,
+    "A rule of the operator could not be checked",
+    "A value has another type than the rule expects; a schema of the kind would say more.",
+    example="`replicas: two` where a rule compares numbers",
+)
+NOT_EXPLICIT = define(
+    "GO4524",
+    E,
+    "A field that must be written out",
+    "Write it, with the value that you want.",
+    example="a DynamoGraphDeploymentRequest without `autoApply`",
+)
+ONCE_ONLY = define(
+    "GO4525",
+    E,
+    "A kind that does its work once, every time it is made",
+    "Make it with kubectl, and declare here what comes out of it.",
+    example="`kind: DynamoGraphDeploymentRequest`",
+)
+TRIGGER = define(
+    "GO4526",
+    E,
+    "A field that starts something instead of describing a state",
+    "Take it out of the manifest. Change something that is part of the state, or start it with kubectl.",
+    example="`spec: {restart: {id: again}}` in a DynamoGraphDeployment",
+)
+NEEDS_NEW_OBJECT = define(
+    "GO4527",
+    E,
+    "A change that a living object does not take",
+    "Declare an object with a new name and move over to it, or put the value back. Nothing is deleted by itself.",
+    example="another `modelPuller` in a NIMCache that exists",
+)
+UPDATE_REFUSED = define(
+    "GO4528",
+    E,
+    "A change that the operator refuses",
+    "See the rule that is named.",
+    example="other `replicas` of a component with a `scalingAdapter`",
+)
+UPDATE_UNCHECKED = define(
+    "GO4529",
+    W,
+    "What may change was not checked",
+    "The two states are of different versions of the kind; the cluster has the last word.",
+    example="`nvidia.com/v1alpha1` becomes `nvidia.com/v1beta1`",
+)
+BASE_CHANGED = define(
+    "GO4530",
+    W,
+    "The base changed, and the version did not",
+    "Raise spec.version: what runs under one version is then always the same.",
+    example="another image in a function's manifests, and `version` as before",
+)
+UNTRIED_VERSION = define(
+    "GO4531",
+    W,
+    "A version of an operator that this product does not know",
+    "Its kinds, rules and children may differ from what is known here.",
+    example="an OperatorInstall of dynamo 0.4.1",
+)
+NOT_FOR_REPOSITORIES = define(
+    "GO4532",
+    E,
+    "A field of an operator type that a repository cannot set",
+    "Remove it. A repository narrows what may be declared; what an operator is, settings say.",
+    example="`children` in an OperatorType of a repository",
+)
 
 # -- pods -------------------------------------------------------------------------------------------------------------
 

@@ -58,20 +58,34 @@ def _equal_in(items: list[Any], shape: Shape, path: Path) -> Iterator[Problem]:
             yield codes.EQUAL_ITEMS, message, (*path, position)
 
 
+Identity = tuple[str, ...]
+"""What tells values at one pattern apart: for each `*` the key of a map, or the `name` of a list's item."""
+
+
 def values_at(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
     """Values at a path such as `/spec/image/tag`, each with its path; `*` is every item of a list or key of a map."""
-    yield from _values(value, pattern.strip("/").split("/"), ())
+    for _, path, found in named_values_at(value, pattern):
+        yield path, found
 
 
-def _values(value: Any, parts: list[str], path: Path) -> Iterator[tuple[Path, Any]]:
+def named_values_at(value: Any, pattern: str) -> Iterator[tuple[Identity, Path, Any]]:
+    """As values_at, each also with its identity: the same in two states of an object, wherever the item stands. An item
+    without a name is told apart by its position. The pattern "" is the value itself."""
+    return _values(value, pattern.strip("/").split("/") if pattern else [], (), ())
+
+
+def _values(value: Any, parts: list[str], path: Path, identity: Identity) -> Iterator[tuple[Identity, Path, Any]]:
     if not parts:
-        yield path, value
+        yield identity, path, value
         return
     head, rest = parts[0], parts[1:]
     if isinstance(value, dict):
         for key in value if head == "*" else [head]:
             if key in value:
-                yield from _values(value[key], rest, (*path, key))
+                yield from _values(value[key], rest, (*path, key), (*identity, key) if head == "*" else identity)
     elif isinstance(value, list) and head == "*":
         for position, item in enumerate(value):
-            yield from _values(item, rest, (*path, position))
+            name = item.get("name") if isinstance(item, dict) else None
+            yield from _values(
+                item, rest, (*path, position), (*identity, name if isinstance(name, str) else f"[{position}]")
+            )

@@ -1,7 +1,9 @@
 """Operator types of a repository: they narrow the shipped one of their name, and never widen it.
 
-What widens (kinds, companions, children, the attribute that stands for an operator) is the business of the daemon's
-settings: whoever may merge a pull request must not thereby decide what it may contain.
+What widens (kinds, companions, the attribute that stands for an operator) is the business of the daemon's settings:
+whoever may merge a pull request must not thereby decide what it may contain. What neither widens nor narrows (how an
+operator is found, watched and operated, CEL expressions) is no repository's business either: a field that could be left
+out without any effect would be a promise that is not kept.
 """
 
 from __future__ import annotations
@@ -12,6 +14,28 @@ from dataclasses import replace
 from gitops.manifests.lines import Path
 from gitops.model.operators import OperatorType, OperatorTypeSpec
 from gitops.policy.registry import OperatorRegistry, gvk_of
+
+_ADDED = (
+    "reservedMetadataPrefixes",
+    "nameLimits",
+    "textFields",
+    "componentSets",
+    "fixedFields",
+    "podTemplates",
+    "serviceTypes",
+    "requireExplicit",
+    "onceOnly",
+    "triggers",
+)
+"""Lists to which a repository adds: each entry refuses something more."""
+
+SETTABLE_BY_REPOSITORIES = frozenset({"clusterAttribute", "kinds", "companions", *_ADDED})
+
+
+def foreign_fields(wanted: OperatorType) -> Iterator[tuple[Path, str]]:
+    """What a repository wrote into an operator type though it cannot set it, with a sentence."""
+    for name in sorted(set(wanted.spec.model_fields_set) - SETTABLE_BY_REPOSITORIES):
+        yield ("spec", name), f"{name} of an operator type is no repository's to set"
 
 
 def widenings(registry: OperatorRegistry, wanted: OperatorType) -> Iterator[tuple[Path, str]]:
@@ -30,14 +54,12 @@ def widenings(registry: OperatorRegistry, wanted: OperatorType) -> Iterator[tupl
                 yield ("spec", field, position), f"{gvk_of(kind)} is not among the {field} of {name}"
             elif (known[gvk_of(kind)].resource, known[gvk_of(kind)].scope) != (kind.resource, kind.scope):
                 yield ("spec", field, position), f"{gvk_of(kind)} has another resource or scope in {name}"
-    for position, child in enumerate(spec.children):
-        if child not in have.children:
-            yield ("spec", "children", position), f"{gvk_of(child)} is not among the children of {name}"
 
 
 def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegistry:
     """The registry with one type narrowed: kinds and companions that `wanted` leaves out are refused, its limits are
-    added to those that are there. Only for a type without widenings(). Companions stay as they are when nothing is
+    added to those that are there. Only for a type without widenings() and
+    foreign_fields(). Companions stay as they are when nothing is
     written about them; an empty list refuses all of them.
     """
     name, spec = wanted.metadata.name, wanted.spec
@@ -49,16 +71,7 @@ def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegist
 
 
 def _with_limits(have: OperatorTypeSpec, more: OperatorTypeSpec) -> OperatorTypeSpec:
-    fields = (
-        "reservedMetadataPrefixes",
-        "nameLimits",
-        "textFields",
-        "componentSets",
-        "fixedFields",
-        "podTemplates",
-        "serviceTypes",
-    )
-    return have.model_copy(update={field: [*getattr(have, field), *getattr(more, field)] for field in fields})
+    return have.model_copy(update={field: [*getattr(have, field), *getattr(more, field)] for field in _ADDED})
 
 
 def _names(registry: OperatorRegistry) -> str:

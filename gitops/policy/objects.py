@@ -15,7 +15,7 @@ from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.model.identity import GroupVersionKind, ObjectRef, WorkloadRef
 from gitops.model.kinds import CONFIG_MAP, DEFINITION, NAMESPACE, SECRET
-from gitops.model.operators import NameLimit
+from gitops.model.object_rules import NameLimit
 from gitops.overlays.patches import RESERVED_PREFIXES
 from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
@@ -28,7 +28,10 @@ from gitops.policy.annotations import (
 )
 from gitops.policy.credentials import looks_like
 from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
+from gitops.policy.operator_rules import manifest_problems
 from gitops.policy.pods.levels import bad_labels
+from gitops.policy.rbac.declared import problems_of
+from gitops.policy.rbac.roles import GROUP as RBAC_GROUP
 from gitops.policy.registry import OperatorRegistry
 
 MAX_FINDINGS = 100
@@ -39,7 +42,6 @@ TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 
 _NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE})
 _ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE})
-_POWERFUL_VERBS = frozenset({"*", "escalate", "bind", "impersonate"})
 
 
 @dataclass(slots=True)
@@ -99,6 +101,8 @@ class _Judge:
         self._by_kind()
         self._fields()
         self._name_limits()
+        for code, message, path in manifest_problems(self.registry, self.ref.group_kind, self.body):
+            self.say(code, message, *path)
         return self.out
 
     # -- labels and annotations ---------------------------------------------------------------------------------------
@@ -178,11 +182,12 @@ class _Judge:
                     self._not_text(value, ("data", key))
         elif kind == SECRET.group_kind:
             self._secret()
+        elif kind.group == RBAC_GROUP:
+            for code, message, path in problems_of(body, self.ref):
+                self.say(code, message, *path)
         elif kind == NAMESPACE.group_kind:
             for key, problem in bad_labels(body["metadata"].get("labels", {})):
                 self.say(codes.BAD_LEVEL, f"{key} {problem}", "metadata", "labels", key)
-        elif kind.group == "rbac.authorization.k8s.io":
-            self._rights()
 
     def _secret(self) -> None:
         for key in ("data", "stringData"):
@@ -191,20 +196,6 @@ class _Judge:
             self.body.pop(key, None)
         if self.body.get("type") == "kubernetes.io/service-account-token":
             self.say(codes.TOKEN_SECRET, "a token that never expires", "type")
-
-    def _rights(self) -> None:
-        rules = self.body.get("rules")
-        for position, rule in enumerate(rules if isinstance(rules, list) else ()):
-            if not isinstance(rule, dict):
-                continue
-            wide = [k for k in ("apiGroups", "resources", "verbs") if "*" in _words(rule.get(k))]
-            powerful = sorted(_POWERFUL_VERBS.intersection(_words(rule.get("verbs"))) - {"*"})
-            if wide or powerful:
-                words = [f"`*` in {k}" for k in wide] + [f"verb {verb}" for verb in powerful]
-                self.say(codes.WIDE_RIGHTS, ", ".join(words), "rules", position)
-        role = self.body.get("roleRef")
-        if isinstance(role, dict) and (role.get("kind"), role.get("name")) == ("ClusterRole", "cluster-admin"):
-            self.say(codes.WIDE_RIGHTS, "binds cluster-admin", "roleRef")
 
     def _name_limits(self) -> None:
         """For each name the tightest limit that it breaks."""
@@ -229,8 +220,3 @@ class _Judge:
         found = values_at(self.body, limit.parts)
         names = ((path, path[-1] if keys and isinstance(path[-1], str) else value) for path, value in found)
         return [(path, name) for path, name in names if isinstance(name, str)]
-
-
-def _words(value: Any) -> list[str]:
-    """The texts of a list, whatever else is in it; of one text alone, that."""
-    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]

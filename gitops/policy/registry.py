@@ -6,7 +6,7 @@ a checkout and as gitops/_data/policies inside the wheel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -16,10 +16,20 @@ from pathlib import Path
 from gitops.manifests.canonical import digest
 from gitops.manifests.reading import read_documents
 from gitops.model.identity import GroupKind, GroupVersionKind
-from gitops.model.operators import ChildKind, NameLimit, OperatorKind, OperatorType
+from gitops.model.object_rules import (
+    FieldRule,
+    ImmutableField,
+    KindRule,
+    NameLimit,
+    OnceOnlyKind,
+    RequiredField,
+    TriggerField,
+)
+from gitops.model.operators import ChildKind, OperatorKind, OperatorType, OperatorTypeSpec
 from gitops.model.pod_templates import PodTemplate
 from gitops.model.serving import KubernetesType
 from gitops.overlays.parts import Parts
+from gitops.policy.rule_expressions import compiled
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
 from gitops.policy.scopes import builtin_namespaced
 
@@ -41,6 +51,20 @@ def gvk_of(kind: OperatorKind | ChildKind | KubernetesType) -> GroupVersionKind:
 
 
 @dataclass(frozen=True, slots=True)
+class KindRules:
+    """What operator types say of the objects of one kind (gitops/policy/operator_rules.py, updates.py)."""
+
+    rules: tuple[FieldRule, ...] = ()
+    required: tuple[RequiredField, ...] = ()
+    immutable: tuple[ImmutableField, ...] = ()
+    once_only: tuple[OnceOnlyKind, ...] = ()
+    triggers: tuple[TriggerField, ...] = ()
+
+
+_NO_RULES = KindRules()
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorRegistry:
     """Operator types by name, and schemas, with look-ups by kind. Immutable; `policy_digest` is over both and part of
     every content key."""
@@ -54,6 +78,7 @@ class OperatorRegistry:
     policy_digest: bytes = field(init=False)
     _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
     _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
+    _rules: Mapping[GroupKind, KindRules] = field(init=False, repr=False)
     _pods: Mapping[GroupVersionKind, tuple[PodTemplate, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +94,7 @@ class OperatorRegistry:
         }
         object.__setattr__(self, "_kinds", kinds)
         object.__setattr__(self, "_scopes", scopes)
+        object.__setattr__(self, "_rules", _by_kind(self.types.values()))
         object.__setattr__(self, "_pods", _pods_by_kind(self.types.values()))
         object.__setattr__(
             self, "policy_digest", digest([content, self.schemas.digest.hex(), sorted(map(str, self.extra_types))])
@@ -91,7 +117,8 @@ class OperatorRegistry:
 
     @classmethod
     def load(cls, folder: Traversable, schemas: SchemaIndex = NO_SCHEMAS) -> OperatorRegistry:
-        """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong."""
+        """Read every *.yaml of a folder. Trusted data: raises ValueError (pydantic's too) for a file that is wrong, and
+        for a type whose onboarding checklist is not complete."""
         types = []
         for file in sorted(folder.iterdir(), key=lambda f: f.name):
             if not file.name.endswith(".yaml"):
@@ -100,7 +127,7 @@ class OperatorRegistry:
             if result.findings:
                 raise ValueError("; ".join(map(str, result.findings)))
             types += [OperatorType.model_validate(document.body) for document in result.documents]
-        return cls.of(types, schemas)
+        return cls.of(_onboarded(types), schemas)
 
     @classmethod
     def shipped(cls) -> OperatorRegistry:
@@ -108,8 +135,12 @@ class OperatorRegistry:
         return _shipped()
 
     def extended(self, types: Iterable[OperatorType]) -> OperatorRegistry:
-        """This registry and more types (from the daemon's settings; a repository may only narrow)."""
-        return OperatorRegistry.of([*self.types.values(), *types], self.schemas)
+        """This registry and more types (from the daemon's settings; a repository may only narrow). Raises ValueError as
+        of() does, for a type whose onboarding checklist is not complete and for a rule that is no CEL."""
+        more = _onboarded(types)
+        for rule in (rule for operator in more for rule in operator.spec.rules):
+            compiled(rule.rule)
+        return OperatorRegistry.of([*self.types.values(), *more], self.schemas)
 
     def permitting(self, extra: Iterable[GroupVersionKind]) -> OperatorRegistry:
         """This registry, with more kinds that validation policies may allow; never one known to be cluster-scoped."""
@@ -149,6 +180,10 @@ class OperatorRegistry:
                     found[key] = child
         return tuple(found[key] for key in sorted(found))
 
+    def rules_of(self, kind: GroupKind) -> KindRules:
+        """Rules about objects of this kind, of all types."""
+        return self._rules.get(kind, _NO_RULES)
+
     def reserved_prefixes(self) -> tuple[str, ...]:
         """Metadata prefixes that only operators write, of all types."""
         return tuple(sorted({p for t in self.types.values() for p in t.spec.reservedMetadataPrefixes}))
@@ -181,6 +216,46 @@ class OperatorRegistry:
         """Paths of fields of this kind that may not go away once they are set."""
         every = (fixed for t in self.types.values() for fixed in t.spec.fixedFields)
         return tuple(f.path for f in every if (f.group, f.kind) == (kind.group, kind.kind))
+
+
+_LISTS = {
+    "rules": "rules",
+    "requireExplicit": "required",
+    "immutable": "immutable",
+    "onceOnly": "once_only",
+    "triggers": "triggers",
+}
+"""Lists of rules in an OperatorType → in KindRules."""
+
+
+def _by_kind(types: Iterable[OperatorType]) -> dict[GroupKind, KindRules]:
+    found: dict[GroupKind, dict[str, tuple[KindRule, ...]]] = {}
+    for spec in (t.spec for t in types):
+        for written, name in _LISTS.items():
+            for rule in (*getattr(spec, written), *(_embedded(spec) if written == "rules" else ())):
+                lists = found.setdefault(GroupKind(rule.group, rule.kind), {})
+                lists[name] = (*lists.get(name, ()), rule)
+    return {kind: KindRules(**lists) for kind, lists in found.items()}  # type: ignore[arg-type]
+
+
+def _embedded(spec: OperatorTypeSpec) -> Iterator[FieldRule]:
+    """Rules about the spec of one kind, for where another kind holds such a spec."""
+    for place in spec.embedded:
+        for rule in spec.rules:
+            if (rule.group, rule.kind, rule.about) == (place.group, place.holds, "manifest") and rule.path:
+                path = place.path + rule.path.removeprefix("/spec")
+                yield rule.model_copy(update={"kind": place.kind, "versions": [], "path": path})
+
+
+def _onboarded(types: Iterable[OperatorType]) -> list[OperatorType]:
+    """The types as they are. Raises ValueError for one of which not all is known that its operation needs."""
+    found = list(types)
+    for operator in found:
+        if missing := operator.spec.unanswered:
+            raise ValueError(
+                f"operator type {operator.metadata.name!r} lacks {', '.join(missing)} (docs/onboarding.md)"
+            )
+    return found
 
 
 def _pods_by_kind(types: Iterable[OperatorType]) -> dict[GroupVersionKind, tuple[PodTemplate, ...]]:

@@ -94,3 +94,19 @@ def test_apply_with_errors_still_applies_the_rest(gitops: Any, template: Path, f
     assert result.code == 1
     assert "functions/embed/deployment.yaml" in result.out
     assert plane.get(CONFIG) is not None
+
+
+def test_n06_what_a_live_object_does_not_take_is_told_before_it_is_sent(
+    gitops: Any, template: Path, fleet: tuple[Any, list[object]]
+) -> None:
+    _, arguments = fleet
+    assert gitops("apply", "--once", *arguments).code == 0
+    file = "functions/embed/manifests/cache.yaml"
+    text = (template / file).read_text()
+    (template / file).write_text(text.replace("modelPuller: nvcr.io", "modelPuller: other.example"))
+    line = next(n for n, written in enumerate(text.splitlines(), 1) if "modelPuller" in written)
+    plan = gitops("plan", template, *arguments[2:4], "-f", "json")
+    found = [f for f in json.loads(plan.out)["findings"] if f["severity"] == "error"]
+    assert plan.code == 1
+    assert [(f["code"], f["file"], f["line"]) for f in found] == [("GO4527", file, line)]
+    assert "it needs a new object name" in found[0]["message"]

@@ -81,6 +81,17 @@ async def test_s18_the_write_is_an_apply_patch(applier: Applier, namespace: str,
     assert applier.connection.stats.requests == {"discovery": 2, "apply": 1, "get": 1}
 
 
+@pytest.mark.parametrize("char", [*"\x7f\x80\x85\x9f\u2028\u2029\ufeff\ufffe\uffff\U0001f600"], ids=ascii)
+async def test_what_yaml_reads_otherwise_than_json_arrives(
+    applier: Applier, namespace: str, desired: Desired, char: str
+) -> None:
+    """The apply is JSON and the server parses it as YAML: NEL became a space, DEL was refused."""
+    text = f"a {char} \\{char} b"
+    outcome = await applier.apply(desired(config_map(namespace, text=text)))
+    assert outcome.live is not None, outcome.error
+    assert outcome.live["data"] == {"text": text}
+
+
 async def test_dry_run_writes_nothing(
     applier: Applier, namespace: str, desired: Desired, shared_api: ApiServer
 ) -> None:

@@ -517,7 +517,8 @@ def test_two_workloads_in_one_namespace_are_both_held(compile_small, small, twin
             "  gpuSpecification: {gpu: H100, clusters: [a]}\n"
         )
         change["tasks/talk/c.yaml"] = (
-            "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMCache\nmetadata: {name: c}\nspec: {}\n"
+            "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMCache\nmetadata: {name: c}\n"
+            "spec: {storage: {pvc: {name: models}}}\n"
         )
     result = compile_small(change)
     assert {f.code for f in result.errors} == {"GO5002"}

@@ -22,7 +22,8 @@ spec:
   manifests: [cache.yaml]
   gpuSpecification: {gpu: H100, perCluster: true}
 """,
-    "tasks/bake/cache.yaml": "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMCache\nmetadata: {name: c}\nspec: {}\n",
+    "tasks/bake/cache.yaml": "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMCache\nmetadata: {name: c}\n"
+    "spec: {storage: {pvc: {name: models}}}\n",
 }
 MODE = (CLUSTER, "  region: north\n", "  region: north\n  mode: report\n")
 TEMPLATE = (CLUSTER, "{team: ml}", "{team: web}")

@@ -157,7 +157,7 @@ spec:
           operations:
             - {op: add, path: /spec/args, value: [one, two]}
             - {op: remove, path: /spec/args/0}
-            - {op: remove, path: /spec/components/0/podTemplate/spec}
+            - {op: remove, path: /spec/components/0/podTemplate/spec/containers/0/resources}
 """
 
 
@@ -179,9 +179,9 @@ def gone(compiler, small):
 def test_what_a_removed_map_held_was_removed_with_it(gone):
     assert gone("ConfigMap", "data", "LEVEL") == [("data.LEVEL", ABSENT, 8, ["info"])]
     assert gone("ConfigMap", "data", "OTHER") == []
-    containers = ("spec", "components", 0, "podTemplate", "spec", "containers", 0)
-    (image,) = gone("DynamoGraphDeployment", *containers, "image")
-    assert image[1:] == (ABSENT, 17, ["example/worker:1.0.0"])
+    limits = ("spec", "components", 0, "podTemplate", "spec", "containers", 0, "resources", "limits")
+    (gpus,) = gone("DynamoGraphDeployment", *limits, "nvidia.com/gpu")
+    assert gpus[1:] == (ABSENT, 17, [1])
 
 
 def test_an_item_that_moved_up_did_not_override_the_one_that_is_gone(gone):

@@ -35,13 +35,13 @@ def codes(result):
 
 @pytest.mark.parametrize(
     ("wanted", "clusters"),
-    [(">=1.2", "ab"), (">=1.5", "b"), ("<1.5", "a"), ("==1.*", "ab")],
+    [(">=1.4", "ab"), (">=1.5", "b"), ("<1.5", "a"), ("==1.*", "ab")],
 )
 def test_only_clusters_with_a_version_in_range_are_chosen(compile_small, wanted, clusters):
     result = compile_small(
         {
             "functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", wanted),
-            "operators/old.yaml": install("old", "1.2.1", clusters="[a]"),
+            "operators/old.yaml": install("old", "1.4.1", clusters="[a]"),
             "operators/new.yaml": install("new", "1.5.0", clusters="[b]"),
         }
     )
@@ -98,7 +98,12 @@ def test_i01_an_install_that_cannot_be_used_prunes_and_moves_nothing(compile_sma
 
 
 def test_a_cluster_whose_version_is_out_of_range_is_not_waited_for(compile_small):
-    files = {**TWO_INSTALLS, "operators/x.yaml": install("x", "0.9", clusters="[a]"), "operators/z.yaml": "a: [\n"}
+    files = {
+        **TWO_INSTALLS,
+        "functions/chat/deployment.yaml": DEPLOYMENT.replace("WANTED", ">=1.5"),
+        "operators/x.yaml": install("x", "1.4.1", clusters="[a]"),
+        "operators/z.yaml": "a: [\n",
+    }
     result = compile_small(files)
     assert [f.code for f in result.findings] == ["GO1005"]
     assert {key.cluster for key in result.units if key.name == "chat"} == {"b"}
@@ -107,18 +112,18 @@ def test_a_cluster_whose_version_is_out_of_range_is_not_waited_for(compile_small
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({"operators/x.yaml": install("w", "1.0")}, [("GO2008", "operators/x.yaml:4")]),
-        ({"operators/x.yaml": install("x", "1.0", operator="ray")}, [("GO2013", "operators/x.yaml:6")]),
+        ({"operators/x.yaml": install("w", "1.3")}, [("GO2008", "operators/x.yaml:4")]),
+        ({"operators/x.yaml": install("x", "1.3", operator="ray")}, [("GO2013", "operators/x.yaml:6")]),
         (
-            {"operators/x.yaml": install("x", "1.0", clusters="[c]")},
+            {"operators/x.yaml": install("x", "1.3", clusters="[c]")},
             [("GO2014", "operators/x.yaml:8"), ("GO4001", "operators/x.yaml:5")],
         ),
         (
-            {"operators/x.yaml": install("x", "1.0"), "operators/z.yaml": install("z", "1.1", clusters="[b]")},
+            {"operators/x.yaml": install("x", "1.3"), "operators/z.yaml": install("z", "1.4", clusters="[b]")},
             [("GO4007", "operators/z.yaml:7")],
         ),
-        ({"operators/x.yaml": install("x", "1.0"), "operators/z.yaml": install("z", "1.0")}, []),
-        ({"operators/x/y.yaml": install("x", "1.0")}, [("GO2108", "operators/x/y.yaml")]),
+        ({"operators/x.yaml": install("x", "1.3"), "operators/z.yaml": install("z", "1.3")}, []),
+        ({"operators/x/y.yaml": install("x", "1.3")}, [("GO2108", "operators/x/y.yaml")]),
     ],
 )
 def test_documents(compile_small, files, expected):

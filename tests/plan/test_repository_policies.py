@@ -107,13 +107,51 @@ def test_what_widens_is_refused(compile_small, change, line, words):
     assert words in found.message
 
 
-def test_companions_and_children_cannot_be_added(compile_small):
-    more = (
-        "  companions:\n    - {group: apps, version: v1, kind: Deployment, resource: deployments}\n"
-        "  children:\n    - {group: '', version: v1, kind: Pod, resource: pods, selector: x, role: gate}\n"
-    )
+def test_companions_cannot_be_added(compile_small):
+    more = "  companions:\n    - {group: apps, version: v1, kind: Deployment, resource: deployments}\n"
     result = compile_small({"policies/nim.yaml": NIM + more})
-    assert codes(result) == [("GO4112", "policies/nim.yaml:10"), ("GO4112", "policies/nim.yaml:12")]
+    assert codes(result) == [("GO4112", "policies/nim.yaml:10")]
+
+
+KIND = "group: apps.nvidia.com, kind: NIMService"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "children: []",
+        "supportedVersions: '>=1'",
+        f"immutable: [{{{KIND}, path: /spec/x, message: m, source: s}}]",
+        f"rules: [{{id: a, {KIND}, rule: 'true', message: m, source: s}}]",
+        f"handovers: [{{{KIND}, path: /spec/x, holder: h, when: 'true', source: s}}]",
+        "detection: {deployments: [{selector: a=b, container: c}]}",
+        "rbac: {serviceAccounts: [{name: x}]}",
+        "tenancy: {scope: cluster, claimLease: null, isolation: none}",
+        "playbooks: [{name: x, symptom: s, steps: [a]}]",
+    ],
+)
+def test_what_no_repository_can_set_is_refused_though_it_would_widen_nothing(compile_small, field):
+    result = compile_small({"policies/nim.yaml": NIM + f"  {field}\n"})
+    (found,) = [f for f in result.findings if f.severity == "error"]
+    assert (found.code, str(found.origin)) == ("GO4532", "policies/nim.yaml:9")
+    assert field.partition(":")[0] in found.message
+    assert not result.units
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("requireExplicit: [{KIND, path: /spec/priorityClassName, message: m, source: s}]", "GO4524"),
+        ("onceOnly: [{KIND, message: m, source: s}]", "GO4525"),
+        ("triggers: [{KIND, path: /spec/backendFramework, message: m, source: s}]", "GO4526"),
+    ],
+)
+def test_rules_of_a_repository_refuse_more(compile_small, field, expected):
+    text = DYNAMO.partition("  companions")[0] + f"  {field}\n"
+    text = text.replace("KIND", "group: nvidia.com, kind: DynamoGraphDeployment")
+    result = compile_small({"policies/dynamo.yaml": text})
+    assert [f.code for f in result.errors] == [expected]
+    assert {str(w) for w in result.held} == {"function/chat"}
 
 
 @pytest.mark.parametrize(

@@ -405,13 +405,13 @@ def test_s11_quantities_are_canonical_where_they_surely_are_quantities(compile_s
     metadata: {name: page, namespace: web}
     spec:
       resources: {limits: {cpu: 12000m, memory: 1000M, nvidia.com/gpu: 1}}
-      storage: {pvc: {size: 1024Mi}}
+      storage: {pvc: {name: a, size: 1024Mi}}
       note: 1000m
     """
     spec = sent(compile_small({OBJECTS: text}))["page"]["spec"]
     assert spec == {
         "resources": {"limits": {"cpu": "12", "memory": "1G", "nvidia.com/gpu": "1"}},
-        "storage": {"pvc": {"size": "1024Mi"}},
+        "storage": {"pvc": {"name": "a", "size": "1024Mi"}},
         "note": "1000m",
     }
 

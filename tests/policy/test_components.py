@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from gitops.manifests.raw import RawDocument
 from gitops.manifests.reading import read_documents
 from gitops.model.identity import GroupKind
-from gitops.model.operators import ComponentSet
+from gitops.model.object_rules import ComponentSet
 from gitops.overlays import codes
 from gitops.overlays.applying import Merged, PatchSource, apply_patches
 from gitops.overlays.json_patches import read_operations

@@ -37,8 +37,7 @@ def told(text: str, name: int, part: int = 0) -> list[tuple[int, str]]:
         workload=WorkloadRef(WorkloadKind.FUNCTION, "f"),
         registry=OperatorRegistry.shipped(),
     ).findings
-    assert {f.code for f in findings} <= {"GO4110"}
-    return [(f.origin.line, f.message.rpartition(", ")[2]) for f in findings]
+    return [(f.origin.line, f.message.rpartition(", ")[2]) for f in findings if f.code == "GO4110"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from gitops.model.identity import GroupKind, GroupVersionKind
+from gitops.model.onboarding import SECTIONS
 from gitops.model.operators import OperatorType
 from gitops.policy.registry import OperatorRegistry, shipped_folder
 from gitops.policy.scopes import builtin_namespaced
@@ -48,7 +49,7 @@ def small(name="x", group="example.com"):
 
 
 def test_shipped_types(registry):
-    assert list(registry.types) == ["dynamo", "nim"]
+    assert list(registry.types) == ["dynamo", "grove", "leaderworkerset", "nim"]
     assert registry.kind(DGD) is not None
     assert registry.kind(GroupVersionKind("nvidia.com", "v9", "DynamoGraphDeployment")) is None
 
@@ -74,9 +75,17 @@ def test_strongest_role_wins():
     assert [c.role for c in OperatorRegistry.of([small()]).children_of(["x"])] == ["gate"]
 
 
+def onboarded(**spec):
+    """The small type with the checklist of another, and `spec` over it."""
+    dynamo = OperatorRegistry.shipped().types["dynamo"].model_dump(mode="json", exclude_unset=True)["spec"]
+    body = small().model_dump(mode="json", exclude_unset=True)
+    body["spec"] |= {name: dynamo[name] for name in SECTIONS} | spec
+    return OperatorType.model_validate(body)
+
+
 def test_extended_registry_has_another_digest(registry):
-    more = registry.extended([small()])
-    assert set(more.types) == {"dynamo", "nim", "x"}
+    more = registry.extended([onboarded()])
+    assert set(more.types) == {*registry.types, "x"}
     assert more.policy_digest != registry.policy_digest
     assert OperatorRegistry.of(registry.types.values(), registry.schemas).policy_digest == registry.policy_digest
 
@@ -85,6 +94,37 @@ def test_extended_registry_has_another_digest(registry):
 def test_registry_refuses_two_of_one(other):
     with pytest.raises(ValueError, match=r"twice|two operator types"):
         OperatorRegistry.of([small(), other])
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_type_without_its_whole_checklist_is_refused(registry, tmp_path, section):
+    body = onboarded().model_dump(mode="json", exclude_unset=True)
+    del body["spec"][section]
+    lacking = OperatorType.model_validate(body)
+    with pytest.raises(ValueError, match=f"'x' lacks {section}"):
+        registry.extended([lacking])
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(body))
+    with pytest.raises(ValueError, match=f"'x' lacks {section}"):
+        OperatorRegistry.load(tmp_path)
+
+
+def test_a_type_with_a_rule_that_is_no_cel_is_refused(registry):
+    rule = {"id": "r", "group": "example.com", "kind": "Thing", "rule": "self.", "message": "m", "source": "s"}
+    with pytest.raises(ValueError, match=r"Syntax error|no viable"):
+        registry.extended([onboarded(rules=[rule])])
+
+
+def test_status_mappings_of_the_checklists_exist(registry):
+    known = set()
+    for file in (shipped_folder("policies") / "status").iterdir():
+        known |= {document["metadata"]["name"] for document in yaml.safe_load_all(file.read_text())}
+    for operator in registry.types.values():
+        assert set(operator.spec.observe.statusMappings) <= known
+
+
+def test_definitions_are_named_by_kind(registry):
+    assert registry.types["grove"].spec.definitions == ("podcliquesets.grove.io",)
+    assert "nimcaches.apps.nvidia.com" in registry.types["nim"].spec.definitions
 
 
 def test_load_refuses_a_broken_file(tmp_path):
@@ -127,7 +167,7 @@ def test_kinds_are_those_of_the_upstream_crds(registry, shared):
                 served[gvk] = (spec["names"]["plural"], spec["scope"])
     groups = {g.group for g in served}
     for operator in registry.types.values():
-        for kind in (*operator.spec.kinds, *(c for c in operator.spec.children if c.group in groups)):
+        for kind in (k for k in (*operator.spec.kinds, *operator.spec.children) if k.group in groups):
             gvk = GroupVersionKind(kind.group, kind.version, kind.kind)
             assert served[gvk][0] == kind.resource, gvk
             assert getattr(kind, "scope", "Namespaced") == served[gvk][1]

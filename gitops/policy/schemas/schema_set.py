@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from gitops.manifests.canonical import digest
 from gitops.model.identity import GroupVersionKind
-from gitops.policy.verdicts import Judgement
-
-
-class KindSchema(Protocol):
-    """What an API server knows of one kind at one version."""
-
-    def judge(self, body: Mapping[str, object], old: Mapping[str, object] | None = None) -> Judgement:
-        """Whether the server takes `body`, sent by server-side apply; over `old`, the live object, if there is one."""
+from gitops.policy.schemas.kind_schema import KindSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +17,21 @@ class SchemaSet:
     kinds: Mapping[GroupVersionKind, KindSchema] = field(default_factory=dict)
     digest: bytes = b""
 
+    @classmethod
+    def of(cls, kinds: Iterable[KindSchema]) -> SchemaSet:
+        """A later schema of the same kind wins."""
+        found = {kind.gvk: kind for kind in kinds}
+        if not found:
+            return NO_SCHEMAS
+        told = [[str(gvk), digest(found[gvk].content).hex()] for gvk in sorted(found)]
+        return cls(found, digest(told))
+
     def get(self, gvk: GroupVersionKind) -> KindSchema | None:
         return self.kinds.get(gvk)
+
+    def overlaid(self, other: SchemaSet) -> SchemaSet:
+        """This set and `other`, whose kinds win: definitions of a repository over what the cluster has today."""
+        return SchemaSet.of([*self.kinds.values(), *other.kinds.values()]) if other.kinds else self
 
 
 NO_SCHEMAS = SchemaSet()

@@ -26,11 +26,12 @@ MERGE = "application/merge-patch+json"
 
 
 class ApiFailure(Exception):
-    """The API server answered with an error; `status` is the HTTP code, the text is the server's."""
+    """The API server answered with an error; `status` is the HTTP code, the text is the server's, `body` all of it."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}")
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status}: {body[:2000]}")
         self.status = status
+        self.body = body
 
 
 class ApiServer:
@@ -83,7 +84,7 @@ class ApiServer:
         finally:
             connection.close()
         if response.status >= 400:
-            raise ApiFailure(response.status, raw.decode(errors="replace")[:2000])
+            raise ApiFailure(response.status, raw.decode(errors="replace"))
         return json.loads(raw) if "json" in (response.getheader("Content-Type") or "") else raw.decode()
 
     def get(self, path: str, **query: str) -> Any:

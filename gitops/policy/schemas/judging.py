@@ -1,0 +1,247 @@
+"""The verdict on one object: the API server's checks of a server-side apply, in its order.
+
+Types first (a failure there ends it), then defaults, metadata, the schema's values, embedded objects, numbers of
+replicas, and the rules in CEL when nothing else is wrong. Kinds of Kubernetes itself have types only; what Go code
+checks beyond them is in gitops/policy/schemas/native.py for the kinds where it is known in full.
+
+Read in: apiserver's handlers/patch.go and registry/rest, apiextensions-apiserver's registry/customresource.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops.manifests.lines import Path
+from gitops.model.identity import GroupVersionKind
+from gitops.policy.cel.rules import RuleTree
+from gitops.policy.schemas.answers import answers
+from gitops.policy.schemas.conversion import Converted, converted
+from gitops.policy.schemas.defaults import fill_defaults
+from gitops.policy.schemas.kind_schema import Header, decoded
+from gitops.policy.schemas.merging import outcomes
+from gitops.policy.schemas.metadata import OBJECT_META, embedded_problems, metadata_problems, with_metadata
+from gitops.policy.schemas.native import common_problems, complete, undecided
+from gitops.policy.schemas.reading import Schema, UnusableSchema
+from gitops.policy.schemas.typed import TYPES, Types, json_type
+from gitops.policy.schemas.updates import never, tolerance
+from gitops.policy.verdicts import Judgement, Problem
+
+DEEPEST = 150
+"""Levels of an object; Kubernetes' own kinds have about twenty."""
+_MOST_REPLICAS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    schema: Schema
+    types: Types
+    typed: Schema
+    """The schema with what every object has: apiVersion, kind and the types of metadata."""
+    values: Converted | None
+    has_defaults: bool
+    has_embedded: bool
+    rules: RuleTree | None
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(content: bytes, builtin: bool) -> Compiled:
+    """A kind's schema ready to judge; the latest 64 are kept. Raises UnusableSchema."""
+    schema, definitions = decoded(content)
+    if builtin:
+        return Compiled(schema, Types(definitions, native=True), schema, None, False, False, None)
+    if definitions:
+        schema = _inlined(schema, definitions)
+    types = Types({**definitions, "ObjectMeta": OBJECT_META})
+    words = set(_words(schema))
+    rules = RuleTree.of(schema) if "x-kubernetes-validations" in words else None
+    has_embedded = "x-kubernetes-embedded-resource" in words
+    return Compiled(schema, types, with_metadata(schema), converted(schema), "default" in words, has_embedded, rules)
+
+
+def _words(schema: Schema) -> Iterator[str]:
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        yield from part
+        waiting.extend(part.get("properties", {}).values())
+        waiting.extend(
+            child for word in ("items", "additionalProperties", "not") if isinstance(child := part.get(word), dict)
+        )
+        waiting.extend(child for word in ("allOf", "anyOf", "oneOf") for child in part.get(word, ()))
+
+
+def judge(
+    gvk: GroupVersionKind, content: bytes, header: Header, body: Mapping[str, Any], old: Mapping[str, Any] | None
+) -> Judgement:
+    try:
+        kind = compiled(content, header.builtin)
+    except UnusableSchema as error:
+        return Judgement(unchecked=(f"the schema of {gvk} cannot be used: {error}",))
+    try:
+        copy = _copied(body, 0)
+    except _TooDeep:
+        return Judgement(unchecked=(f"the object has more than {DEEPEST} levels",))
+    problems = tuple(_payload_problems(gvk, kind, copy))
+    if problems:
+        return Judgement(problems)
+    results = _native(gvk) if header.builtin else _custom(kind, header)
+    if old is None:
+        found = Judgement(*results(copy, None))
+    else:
+        found = _over(results, copy, _copied(old, 0), kind)
+    return Judgement(found.problems, (*_compared(copy, old), *found.unchecked))
+
+
+Results = tuple[tuple[Problem, ...], tuple[str, ...]]
+"""Problems, and sentences on what was not checked."""
+Check = Callable[[dict[str, Any], dict[str, Any] | None], Results]
+"""Of an object as it will be, and of the live one."""
+
+
+def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled) -> Judgement:
+    results = [check(future, live) for future in outcomes(live, body, kind.typed, kind.types)]
+    problems = tuple(problem for problem in results[-1][0] if all(problem in found for found, _ in results))
+    unchecked = tuple(dict.fromkeys(sentence for _, sentences in results for sentence in sentences))
+    if not problems and any(found for found, _ in results):
+        unchecked += ("what the live object becomes depends on who owns the fields that the manifest does not have",)
+    return Judgement(problems, unchecked)
+
+
+def _compared(body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[str]:
+    """Fields that refuse the object unless the live one has the same; the live one may be another by now."""
+    for field in ("uid", "resourceVersion"):
+        if sent := body["metadata"].get(field):
+            live = (old or {}).get("metadata") or {}
+            if sent != live.get(field):
+                yield f"metadata.{field} has to be that of the live object"
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+class _TooDeep(ValueError):
+    pass
+
+
+def _copied(value: Any, depth: int) -> Any:
+    """As the server reads it, by way of YAML: 1.0 is an integer there, and one beyond 64 bits is a float."""
+    if depth > DEEPEST:
+        raise _TooDeep
+    if isinstance(value, dict):
+        return {str(key): _copied(child, depth + 1) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copied(child, depth + 1) for child in value]
+    if type(value) is float and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return float(value) if abs(value) < 10**308 else float("inf")
+    return value
+
+
+def _payload_problems(gvk: GroupVersionKind, kind: Compiled, body: dict[str, Any]) -> Iterator[Problem]:
+    for field, expected in (("apiVersion", gvk.api_version), ("kind", gvk.kind)):
+        if body.get(field) != expected:
+            yield Problem((field,), f"must be {expected}", TYPES)
+    yield from kind.types.problems(kind.typed, body, ())
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict):
+        yield Problem(("metadata", "name"), "Required value: name is required", "metadata")
+    elif metadata.get("managedFields") is not None:
+        yield Problem(("metadata", "managedFields"), "metadata.managedFields must be nil", "metadata")
+
+
+# -- custom kinds ------------------------------------------------------------------------------------------------------
+
+
+def _custom(kind: Compiled, header: Header) -> Check:
+    return lambda new, live: _results(kind, header, new, live)
+
+
+def _native(gvk: GroupVersionKind) -> Check:
+    whole = complete(gvk)
+
+    def check(new: dict[str, Any], live: dict[str, Any] | None) -> Results:
+        problems = list(common_problems(gvk, new, live))
+        if whole is None:
+            return tuple(problems), (f"the API server checks more of a {gvk.kind} than its schema says",)
+        problems += whole(new, live)
+        return tuple(problems), tuple(undecided(new)) if live is None else ()
+
+    return check
+
+
+def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str, Any] | None) -> Results:
+    new = _copied(new, 0)
+    if kind.has_defaults:
+        fill_defaults(new, kind.schema)
+        if live is not None:
+            live = _copied(live, 0)
+            fill_defaults(live, kind.schema)
+    if "status" in header.subresources:
+        new.pop("status", None)
+        if live is not None and "status" in live:
+            new["status"] = live["status"]
+    assert kind.values is not None
+    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    problems: list[Problem] = []
+    unchecked: list[str] = list(kind.values.unchecked)
+    tolerates = never if live is None else tolerance(kind.schema, new, live, kind.types)
+    _sort(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates), problems, unchecked)
+    problems += metadata_problems(new.get("metadata") or {}, live=None if live is None else live.get("metadata") or {})
+    if kind.has_embedded:
+        problems += embedded_problems(kind.schema, new)
+    problems += _replicas(header, new)
+    if kind.rules is not None and not problems:
+        _sort(kind.rules.check(new, live), problems, unchecked)
+    return tuple(problems), tuple(dict.fromkeys(unchecked))
+
+
+def _sort(found: Iterable[Problem | str], problems: list[Problem], unchecked: list[str]) -> None:
+    for said in found:
+        if isinstance(said, Problem):
+            problems.append(said)
+        else:
+            unchecked.append(said)
+
+
+def _replicas(header: Header, body: dict[str, Any]) -> Iterator[Problem]:
+    """Numbers that a scale subresource shows have to be such (apiextensions-apiserver, ValidateScaleSpec)."""
+    for dotted in header.scale.values():
+        path: Path = tuple(dotted.removeprefix(".").split("."))
+        value: Any = body
+        for at, segment in enumerate(path):
+            if value is None:
+                break
+            if not isinstance(value, dict):
+                yield Problem(path[:at], f"holds no field {segment}, but is of type {json_type(value)}", "scale")
+                break
+            if segment not in value:
+                break
+            value = value[segment]
+        else:
+            if type(value) is not int:
+                yield Problem(path, f"must be an integer, not {json_type(value)}", "scale")
+            elif not 0 <= value <= _MOST_REPLICAS:
+                yield Problem(path, f"should be between 0 and {_MOST_REPLICAS}", "scale")
+
+
+# -- references --------------------------------------------------------------------------------------------------------
+
+
+def _inlined(schema: Schema, definitions: Mapping[str, Schema], depth: int = 0) -> Schema:
+    """The schema of a custom kind out of an OpenAPI document, where only metadata is named elsewhere."""
+    if depth > 100:
+        raise UnusableSchema("it refers to itself")
+    resolved, name = Types(definitions).resolved(schema)
+    if name is not None and name.endswith(".ObjectMeta"):
+        return {"type": "object"}
+    made = dict(resolved)
+    if "properties" in made:
+        made["properties"] = {n: _inlined(child, definitions, depth + 1) for n, child in made["properties"].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(child := made.get(word), dict):
+            made[word] = _inlined(child, definitions, depth + 1)
+    return made
