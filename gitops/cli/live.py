@@ -24,8 +24,8 @@ from gitops.plan.compiling import Compiler
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
 from gitops.plan.units import Compilation, DesiredObject
+from gitops.policy.placement import pins_of
 from gitops.reconcile.cluster_worker import Connector
-from gitops.reconcile.heads import pins_of
 from gitops.source.folders import FolderTree
 
 
@@ -131,7 +131,7 @@ class _Cluster:
             found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
         if compilation.complete:
             for key in sorted(self.parents):
-                if key not in units and key.workload not in compilation.held:
+                if key not in units and key.workload not in compilation.held and key not in compilation.kept:
                     found[key] = await self._deleted(self._objects, key, own=set(), declared=declared)
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from gitops.model.catalogue import finding
@@ -19,7 +19,7 @@ from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
 from gitops.plan.units import Compilation, Mode, Unit
-from gitops.policy.placement import Pins
+from gitops.policy.placement import pins_of
 from gitops.reconcile.state import Assignment
 from gitops.source.errors import SourceError
 from gitops.source.sources import Source
@@ -51,6 +51,7 @@ class Head:
             commit=self.commit,
             units={key: unit for key, unit in self.units.items() if key.cluster == name},
             held=self.held,
+            kept=frozenset(key for key in self.compilation.kept if key.cluster == name),
             complete=self.compilation.complete,
             consent=consent,
             adopt=repository is None or repository.spec.adopt == "always",
@@ -58,20 +59,6 @@ class Head:
             opaque=self.held - self.named.keys(),
             mode=Mode.ENFORCE if document is None else Mode(document.spec.mode),
         )
-
-
-MOST_DIGITS = 9
-"""Of an instance's index. Longer ones are not ours, and int() refuses thousands of them."""
-
-
-def pins_of(parents: Iterable[UnitKey]) -> Pins:
-    """Where instances live now: (workload, specification id) → index → cluster."""
-    pins: dict[tuple[WorkloadRef, str], dict[int, ClusterName]] = defaultdict(dict)
-    for key in sorted(parents):
-        spec_id, dash, index = key.instance.rpartition("-")
-        if dash and index.isdecimal() and len(index) <= MOST_DIGITS:
-            pins[(key.workload, spec_id)].setdefault(int(index), key.cluster)
-    return pins
 
 
 def _claims(units: Mapping[UnitKey, Unit], kept: Mapping[UnitKey, Unit]) -> list[Finding]:
@@ -108,7 +95,7 @@ class Heads:
         held, named, collisions = set(compilation.held), dict(compilation.named), list[Finding]()
         while True:
             units = {key: unit for key, unit in compilation.units.items() if key.workload not in held}
-            kept = await self._kept(units.keys(), held, compilation.complete, parents)
+            kept = await self._kept(units.keys(), held, compilation, parents)
             claims = _claims(units, kept)
             if not claims:
                 break
@@ -125,11 +112,13 @@ class Heads:
         self,
         present: Collection[UnitKey],
         held: Collection[WorkloadRef],
-        complete: bool,
+        compilation: Compilation,
         parents: Mapping[UnitKey, ParentRecord],
     ) -> dict[UnitKey, Unit]:
         """The last good units of what is held, or of everything that is absent from an incomplete compile."""
-        missing = {k for k in {*self._good, *parents} if k not in present and (k.workload in held or not complete)}
+        complete, stay = compilation.complete, compilation.kept
+        known = {*self._good, *parents} - set(present)
+        missing = {key for key in known if key.workload in held or key in stay or not complete}
         kept = {key: self._good[key] for key in sorted(missing) if key in self._good}
         forgotten = {key: parents[key] for key in missing if key not in kept and key in parents}
         return kept | await self._last_good(forgotten, parents)

@@ -12,9 +12,10 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gitops.model.identity import ClusterName, WorkloadKind, WorkloadRef
+from gitops.model.identity import UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.units import Compilation
+from gitops.policy.placement import pins_of
 from gitops.policy.registry import OperatorRegistry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,8 +25,10 @@ POOL = [
 ]
 """Changes to the small repository, most of which break something in one place or another."""
 
-CHAT = WorkloadRef(WorkloadKind.FUNCTION, "chat")
-PINS = [{}, {(CHAT, "h100"): {0: ClusterName("a"), 1: ClusterName("a")}}, {(CHAT, "h100"): {1: ClusterName("b")}}]
+PINS = [
+    pins_of(map(UnitKey.parse, keys))
+    for keys in ([], ["function/chat/h100-0@a", "function/chat/h100-1@a"], ["function/chat/h100-1@b"])
+]
 
 
 def everything(result: Compilation) -> list[object]:

@@ -10,7 +10,8 @@ import pytest
 
 from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.units import Compilation, Unit
-from gitops.reconcile.heads import Head, Heads, pins_of
+from gitops.policy.placement import Placement
+from gitops.reconcile.heads import Head, Heads
 from gitops.source.errors import SourceError, SourceErrorClass
 
 CHAT = UnitKey(WorkloadKind.FUNCTION, "chat", "h100-0", ClusterName("a"))
@@ -198,25 +199,7 @@ async def test_a_head_whose_files_are_not_here_is_none_and_changes_nothing(bench
 async def test_live_parents_pin_instances_to_their_clusters(bench: Bench, kit: Any) -> None:
     await two_heads(bench)
     await bench.compile("c1", kit.record(key=CHAT))
-    assert bench.repository.pins == {(CHAT.workload, "h100"): {0: ClusterName("a")}}
-
-
-def test_pins_come_from_keys_alone() -> None:
-    far = dataclasses.replace(CHAT, instance="h100-large-2", cluster=ClusterName("b"))
-    assert pins_of([CHAT, far, BASE]) == {
-        (CHAT.workload, "h100"): {0: ClusterName("a")},
-        (CHAT.workload, "h100-large"): {2: ClusterName("b")},
-    }
-
-
-@pytest.mark.parametrize("instance", ["h100", "h100-", "h100-x", "-1x", "h100-" + "9" * 5_000], ids=str.__len__)
-def test_what_is_no_index_pins_nothing(instance: str) -> None:
-    assert pins_of([dataclasses.replace(CHAT, instance=instance)]) == {}
-
-
-def test_an_instance_on_two_clusters_is_pinned_to_one_whatever_the_order() -> None:
-    twin = dataclasses.replace(CHAT, cluster=ClusterName("b"))
-    assert pins_of([twin, CHAT]) == pins_of([CHAT, twin]) == {(CHAT.workload, "h100"): {0: ClusterName("a")}}
+    assert bench.repository.pins == {(CHAT.workload, "h100"): {Placement(0, ClusterName("a"))}}
 
 
 async def test_a_cluster_gets_its_own_units_only(bench: Bench, kit: Any) -> None:

@@ -1,0 +1,140 @@
+"""What a compiler remembers of a workload, the inputs that make it worth remembering, and the step in which workloads
+meet: who gets the GPUs when together they ask for more than there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gitops.manifests.canonical import canonical_json, digest
+from gitops.model.findings import Finding, Severity
+from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
+from gitops.plan.layout import Layout, WorkloadFolder
+from gitops.plan.workloads import Context, Demand, WorkloadResult
+from gitops.policy.allocation import Decision, allocate
+from gitops.policy.placement import Pins, Placement
+
+Pinned = tuple[str, frozenset[Placement]]
+"""A GPU specification and where its instances are."""
+
+OfWorkload = tuple[bytes, bytes, tuple[Pinned, ...]]
+"""Its folder, what surrounds it, its pins: equal inputs, equal asks, and an equal result in equal places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What every workload of one compile is made from, beside its folder."""
+
+    surroundings: bytes
+    pins: Pins
+    pinned: Mapping[WorkloadRef, tuple[Pinned, ...]]
+
+    @classmethod
+    def of(cls, context: Context, layout: Layout, pins: Pins) -> Inputs:
+        pinned: dict[WorkloadRef, list[Pinned]] = {}
+        for (ref, spec_id), places in pins.items():
+            pinned.setdefault(ref, []).append((spec_id, places))
+        by_workload = {ref: tuple(sorted(found, key=lambda p: p[0])) for ref, found in pinned.items()}
+        return cls(_surroundings(context, layout), pins, by_workload)
+
+    def of_workload(self, folder: WorkloadFolder) -> OfWorkload:
+        return folder.content, self.surroundings, self.pinned.get(folder.ref, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A workload as it was compiled the last time: by itself (`alone`, `first`), and in the places that it got when all
+    were looked at (`decisions`, `result`). `room` is set when it asks for more instances than that."""
+
+    inputs: OfWorkload
+    alone: tuple[Decision, ...]
+    first: WorkloadResult
+    asked: int
+    room: int | None
+    decisions: tuple[Decision, ...]
+    result: WorkloadResult
+
+    @property
+    def size(self) -> int:
+        """Instances that count: none of a workload that is refused for their number."""
+        return self.asked if self.room is None else 0
+
+    @property
+    def broken(self) -> bool:
+        """Has errors: it keeps what it has, and gets nothing new."""
+        return any(f.severity == Severity.ERROR for f in self.first.findings)
+
+
+def together(
+    context: Context, memories: Mapping[WorkloadRef, Memory], pins: Pins, *, unreadable: Collection[WorkloadRef]
+) -> dict[WorkloadRef, tuple[Decision, ...]]:
+    """The places when all workloads are looked at: those of each alone, unless that is more than clusters have."""
+    decided = {ref: memory.alone for ref, memory in memories.items()}
+    capacity = {
+        (ClusterName(name), gpu.name.casefold()): gpu.capacity
+        for name, entry in context.clusters.items()
+        for gpu in entry.document.spec.gpus
+        if gpu.capacity is not None
+    }
+    broken = {ref for ref, memory in memories.items() if memory.broken}
+    blind = {*unreadable, *(ref for ref in broken if not decided[ref])}
+    reserved = _reserved(context, pins, blind)
+    taken = Counter(reserved)
+    for ref, decisions in decided.items():
+        for decision in decisions:
+            for placement, gpu, count in decision.gpus:
+                if ref not in broken or placement in decision.placed.kept:
+                    taken[gpu] += count
+    if all(count <= capacity.get(gpu, count) for gpu, count in taken.items()):
+        return decided
+    asks = [decision.ask for decisions in decided.values() for decision in decisions]
+    places = allocate(asks, capacity, only_kept=broken, reserved=reserved)
+    for ref, decisions in decided.items():
+        if ref not in broken:
+            decided[ref] = tuple(Decision(d.ask, places[ref, d.ask.spec_id]) for d in decisions)
+    return decided
+
+
+def _reserved(context: Context, pins: Pins, blind: Collection[WorkloadRef]) -> Counter[tuple[ClusterName, str]]:
+    """GPUs of what lives somewhere while its document cannot be read: as many as the largest instance there has."""
+    found: Counter[tuple[ClusterName, str]] = Counter()
+    for (ref, _), live in pins.items():
+        for pin in live if ref in blind and ref.kind is not WorkloadKind.BUNDLE else ():
+            entry = context.clusters.get(pin.cluster)
+            for gpu in entry.document.spec.gpus if entry is not None else ():
+                largest = max((kind.gpusPerInstance for kind in gpu.instanceTypes), default=1)
+                found[pin.cluster, gpu.name.casefold()] += largest
+    return found
+
+
+def _surroundings(context: Context, layout: Layout) -> bytes:
+    """Digest of everything outside its folder that a workload is compiled from."""
+    facts = [context.facts_of(ClusterName(name)).digest for name in sorted(context.clusters)]
+    clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
+    policy = context.registry.policy_digest.hex()
+    unknown = [sorted(context.unreadable), sorted(context.unheard), sorted(context.unusable_installs)]
+    names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
+    return digest(canonical_json([context.reconciler, policy, clusters, facts, unknown, names]))
+
+
+def cache_key(
+    context: Context,
+    folder: WorkloadFolder,
+    units: Sequence[tuple[UnitKey, str]],
+    findings: Iterable[Finding],
+    kept: Iterable[UnitKey],
+    demands: Iterable[Demand] = (),
+) -> tuple[WorkloadRef, bytes]:
+    """Everything a result depends on: the folder (lines included), its units' keys, and of each cluster the lines of
+    its document and the GPUs of an instance."""
+    keys = [[str(unit), content] for unit, content in units]
+    places: dict[str, str] = {}
+    if folder.ref.kind is not WorkloadKind.BUNDLE:
+        places = {unit.cluster: context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
+    remarks = [str(f) for f in findings]
+    gpus = [[d.cluster, d.gpu, d.gpus] for d in demands]
+    policy = context.registry.policy_digest.hex()
+    left = [str(key) for key in kept]
+    material = [folder.content.hex(), context.reconciler, policy, keys, remarks, places, gpus, left]
+    return folder.ref, digest(canonical_json(material))
