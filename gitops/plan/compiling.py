@@ -20,7 +20,7 @@ from gitops.model.repositories import Repository
 from gitops.model.trees import FileTree
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, ask_bundle, compile_bundle, plan_bundle, read_bundle
-from gitops.plan.clusters import usable_cluster
+from gitops.plan.clusters import same_credentials, usable_cluster
 from gitops.plan.crosschecks import check_capacity, check_units
 from gitops.plan.explaining import Trace
 from gitops.plan.function_sources import FunctionSource, read_function
@@ -222,6 +222,10 @@ class Compiler:
                 broken.add(name)
             else:
                 clusters[name] = usable
+        for name, told in same_credentials(clusters).items():
+            run.findings.append(told)
+            broken.add(name)
+            del clusters[name]
         context = Context(
             tree=tree,
             loader=self._loader,

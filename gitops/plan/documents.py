@@ -44,6 +44,7 @@ _PATTERN_WORDS = {
     r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$": "a path such as status.conditions",
     r"^(/[^/*]+)+/\*(/[^/*]+)?$": "a path such as /spec/components/*/name or /spec/services/*",
     r"^(/[^/]+)+$": "a path such as /spec/components/*/replicas",
+    r"^[A-Za-z0-9_.:@=/+-]+$": "one account: letters, digits and `_ . : @ = / + -`, no wildcard and no list",
     DURATION_PATTERN: "a duration such as PT90S, PT15M, PT8H or P1DT12H",
 }
 """Every pattern of the models in words (tests/plan/test_documents.py)."""

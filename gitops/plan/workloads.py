@@ -20,10 +20,9 @@ from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.building import CleanObject
 from gitops.plan.explaining import Trace
-from gitops.plan.layout import WorkloadFolder
+from gitops.plan.layout import MANIFEST_ENDINGS, WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.naming import refused_for_function
-from gitops.plan.paths import MANIFEST_ENDINGS
 from gitops.plan.units import Mode, Unit
 from gitops.policy import codes as policy_codes
 from gitops.policy.facts import NO_FACTS, NOTHING_KNOWN, ClusterFacts, Facts

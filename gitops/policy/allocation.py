@@ -2,8 +2,8 @@
 every reader of the same tree and pins.
 
 What lives somewhere is kept first, also beyond what the cluster has room for. Then new instances get their places in
-turns: number 0 of every GPU specification, then number 1, and so on; within a turn by the name of the workload, then of
-the specification; functions before tasks. Each goes to the cluster with the fewest instances of its specification, among
+turns: number 0 of every GPU specification, then number 1, and so on; within a turn by the names of the workload and the
+specification; functions before tasks. Each goes to the cluster with the fewest instances of its specification, among
 those by rendezvous hash, and never beyond the declared GPUs. What finds no room waits, and what comes later and is
 smaller may still fit.
 

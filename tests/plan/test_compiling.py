@@ -297,9 +297,10 @@ def test_a_cluster_document_under_an_odd_name_still_is_that_cluster(compile_smal
 
 def test_gpus_that_just_suffice_are_no_finding(compile_small, small):
     text = small().files["functions/chat/deployment.yaml"] + "      instanceType: H100x2\n      clusters: [a]\n"
+    live = [f"function/chat/h100-{i}@a" for i in range(5)]
     for instances, codes in ((4, set()), (5, {"GO5005"})):
         asked = text.replace("minInstances: 2", f"minInstances: {instances}")
-        result = compile_small({"functions/chat/deployment.yaml": asked})
+        result = compile_small({"functions/chat/deployment.yaml": asked}, live=live)
         assert {f.code for f in result.findings} & {"GO5005"} == codes
 
 
@@ -552,7 +553,8 @@ def test_a_folder_is_no_patch_even_with_one_file_in_it(compile_small, small):
 
 def test_the_cluster_may_be_stricter_than_the_function(compile_small, small):
     text = small().files["clusters/a.yaml"] + "  mode: paused\n"
-    modes = {str(k): u.mode for k, u in compile_small({"clusters/a.yaml": text}).units.items()}
+    result = compile_small({"clusters/a.yaml": text}, live=["function/chat/h100-0@a"])
+    modes = {str(k): u.mode for k, u in result.units.items()}
     assert modes["function/chat/h100-0@a"] is Mode.PAUSED
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,7 +11,9 @@ import yaml
 import gitops.overlays.codes
 import gitops.plan.codes
 import gitops.policy.codes
+from gitops.model.identity import ClusterName, GroupVersionKind
 from gitops.model.trees import EntryKind
+from gitops.policy.facts import ClusterFacts
 
 FUNCTION = "functions/chat/function.yaml"
 DEPLOYMENT = "functions/chat/deployment.yaml"
@@ -66,9 +69,17 @@ def content(value: str | dict[str, str] | None) -> str | EntryKind | None:
     return value
 
 
+def facts_of(told: dict[str, Any]) -> ClusterFacts:
+    served = [kind.rpartition("/") for kind in told.get("served", ())]
+    kinds = {GroupVersionKind.parse(version, kind): True for version, _, kind in served} or None
+    return ClusterFacts(kinds, told.get("versions", {}), told.get("refused", {}))
+
+
 @pytest.mark.parametrize("case", DATA, ids=lambda case: case["id"])
 def test_finding(compile_small, case):
-    findings = compile_small({path: content(value) for path, value in case["files"].items()}).findings
+    files = {path: content(value) for path, value in case["files"].items()}
+    facts = {ClusterName(name): facts_of(told) for name, told in case.get("facts", {}).items()}
+    findings = compile_small(files, live=case.get("live", ()), facts=facts).findings
     places = [str(f.origin) for f in findings if f.code == case["code"]]
     assert case["at"] in places, "\n".join(map(str, findings))
 
