@@ -161,7 +161,7 @@ class Compiler:
             places = allocate(asks)
             alone = tuple(Decision(ask, places[ask.workload, ask.spec_id]) for ask in asks)
             result = self._workload(context, folder, alone, inputs)
-        memory = Memory(mine, alone, result, asked, room if asked > room else None, alone, result)
+        memory = Memory.of(mine, alone, result, asked, room)
         self._latest[folder.ref] = memory
         if self._loader.failed != failed:
             self._drop(folder.ref)

@@ -45,13 +45,16 @@ class Inputs:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """A workload as it was compiled the last time: by itself (`alone`, `first`), and in the places that it got when all
-    were looked at (`decisions`, `result`). `room` is set when it asks for more instances than that."""
+    were looked at (`decisions`, `result`). `room` is set when it asks for more instances than that. A `broken` one has
+    errors: it keeps what it has, and gets nothing new. `gpus` are those that it takes alone, or when broken keeps."""
 
     inputs: OfWorkload
     alone: tuple[Decision, ...]
     first: WorkloadResult
     asked: int
     room: int | None
+    broken: bool
+    gpus: tuple[tuple[tuple[ClusterName, str], int], ...]
     decisions: tuple[Decision, ...]
     result: WorkloadResult
 
@@ -60,10 +63,18 @@ class Memory:
         """Instances that count: none of a workload that is refused for their number."""
         return self.asked if self.room is None else 0
 
-    @property
-    def broken(self) -> bool:
-        """Has errors: it keeps what it has, and gets nothing new."""
-        return any(f.severity == Severity.ERROR for f in self.first.findings)
+    @classmethod
+    def of(
+        cls, inputs: OfWorkload, alone: tuple[Decision, ...], result: WorkloadResult, asked: int, room: int
+    ) -> Memory:
+        broken = any(f.severity == Severity.ERROR for f in result.findings)
+        gpus = tuple(
+            (gpu, count)
+            for decision in alone
+            for placement, gpu, count in decision.gpus
+            if not broken or placement in decision.placed.kept
+        )
+        return cls(inputs, alone, result, asked, room if asked > room else None, broken, gpus, alone, result)
 
 
 def together(
@@ -81,11 +92,9 @@ def together(
     blind = {*unreadable, *(ref for ref in broken if not decided[ref])}
     reserved = _reserved(context, pins, blind)
     taken = Counter(reserved)
-    for ref, decisions in decided.items():
-        for decision in decisions:
-            for placement, gpu, count in decision.gpus:
-                if ref not in broken or placement in decision.placed.kept:
-                    taken[gpu] += count
+    for memory in memories.values():
+        for gpu, count in memory.gpus:
+            taken[gpu] += count
     if all(count <= capacity.get(gpu, count) for gpu, count in taken.items()):
         return decided
     asks = [decision.ask for decisions in decided.values() for decision in decisions]
