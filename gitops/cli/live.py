@@ -67,7 +67,8 @@ async def compare_with_clusters(
     tree: FolderTree, compiler: Compiler, connector: Connector, *, only: frozenset[str]
 ) -> LivePlan:
     """Compile with the clusters' pins, so that instances stay where they are, and compare. `only` = names of clusters
-    to compare (empty: all); the others are asked for their pins all the same."""
+    to compare (empty: all); the others are asked for their pins all the same. What may live on one that does not
+    answer is not placed elsewhere."""
     compilation = await asyncio.to_thread(compiler.compile, tree)
     if compilation.repository is None:
         return LivePlan(compilation)
@@ -77,7 +78,8 @@ async def compare_with_clusters(
     try:
         await asyncio.gather(*(cluster.open() for cluster in clusters))
         parents = {key: record for cluster in clusters for key, record in cluster.parents.items()}
-        plan = LivePlan(await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents)))
+        silent = frozenset(cluster.name for cluster in clusters if cluster.problem)
+        plan = LivePlan(await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents), unheard=silent))
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
             plan.changes |= found

@@ -66,8 +66,12 @@ class Shortage:
     capacity: int
     needed: int
 
+    @property
+    def room(self) -> str:
+        return f"{max(self.free, 0)} of {self.capacity} free, an instance takes {self.needed}"
+
     def __str__(self) -> str:
-        return f"{self.cluster} has {max(self.free, 0)} of {self.capacity} free, an instance takes {self.needed}"
+        return f"{self.cluster} has {self.room}"
 
 
 @dataclass(frozen=True, slots=True)
