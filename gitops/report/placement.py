@@ -68,12 +68,12 @@ def _reasons(decision: Decision, candidate: Candidate, *, taken: bool) -> list[s
     if short := [s.room for s in placed.shortages if s.cluster == candidate.cluster]:
         return [f"no room for GPUs {ask.gpu}: {short[0]}"]
     if taken:
-        return ["paused: nothing is written there"] if candidate.paused else []
+        return ["paused, nothing is written there"] if candidate.paused else []
     if ask.waits_for:
         return [f"waits for {', '.join(ask.waits_for)}"]
     if ask.count == 0:
         return ["no instance is asked for"]
-    return ["paused, so chosen last" if candidate.paused else "not chosen: others come first by load and hash"]
+    return ["paused, so chosen last" if candidate.paused else "others come first by load and hash"]
 
 
 def worth_telling(decision: Decision) -> bool:

@@ -26,6 +26,7 @@ class Tree:
     units: dict[UnitKey, Unit] = dataclasses.field(default_factory=dict)
     held: tuple[WorkloadRef, ...] = ()
     complete: bool = True
+    kept: tuple[UnitKey, ...] = ()
 
 
 class Repository:
@@ -55,7 +56,8 @@ class Repository:
         self.compiled.append((tree.commit, only))
         self.pins = pins
         units = {k: u for k, u in tree.units.items() if only is None or k.workload in only}
-        return Compilation(Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete)
+        kept = frozenset(() if only is not None else tree.kept)
+        return Compilation(Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete, kept=kept)
 
 
 class Bench:
@@ -101,6 +103,27 @@ async def test_a_held_workload_keeps_its_last_good_units_and_the_others_go_on(be
     head = await bench.compile("c2")
     assert bench.contents(head) == {"chat": "c1", "base": "c2"}
     assert head.held == {CHAT.workload}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_unit_whose_operator_may_not_be_used_there_stays_as_it_is(
+    bench: Bench, kit: Any, restarted: bool
+) -> None:
+    """Alone: its workload's other units go on, and nothing of it may be removed."""
+    far = dataclasses.replace(CHAT, instance="h100-1", cluster=ClusterName("b"))
+    bench.repository.commit("c1", bench.unit(CHAT, "c1"), bench.unit(far, "c1"))
+    bench.repository.commit("c2", bench.unit(far, "c2"), kept=(CHAT,))
+    await bench.compile("c1")
+    if restarted:
+        bench.restart()
+    record = kit.record(key=CHAT, commit="c1")
+    head = await bench.compile("c2", record)
+    assert {key: unit.content_key for key, unit in head.units.items()} == {CHAT: "c1", far: "c2"}
+    assignment = head.for_cluster(ClusterName("a"), kit.assignment().consent)
+    assert assignment.kept == {CHAT}
+    assert not assignment.may_remove(CHAT)
+    assert not dataclasses.replace(assignment, units={}).may_remove(CHAT)
+    assert not head.held
 
 
 async def test_it_stays_held_over_any_number_of_heads(bench: Bench) -> None:
