@@ -153,7 +153,8 @@ class Compiler:
         asks = _ASKERS[folder.ref.kind](context, self._source(context, folder), inputs.pins)
         asked = sum(ask.size for ask in asks) if folder.ref.kind is not WorkloadKind.BUNDLE else 0
         if asked > room:
-            alone = tuple(Decision(ask, Placed(keep(replace(ask, unheard=frozenset())))) for ask in asks)
+            asks = tuple(replace(ask, unheard=frozenset()) for ask in asks)  # what is silent would be as many again
+            alone = tuple(Decision(ask, Placed(keep(ask))) for ask in asks)
             nowhere = tuple(Decision(replace(ask, count=0), Placed()) for ask in asks)
             result = self._workload(context, folder, nowhere, inputs)
             result = replace(result, units=(), demands=(), findings=(*result.findings, too_many(folder, asked, room)))
