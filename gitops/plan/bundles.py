@@ -109,7 +109,7 @@ def plan_bundle(context: Context, source: BundleSource, decisions: Sequence[Deci
         cluster, key = placement.cluster, unit_key(decision.ask, placement)
         patches = source.overlays.material(source.folder, "", cluster) if source.overlays is not None else []
         mode = stricter(context.clusters[cluster].document.spec.mode, spec.mode).value
-        units.append((key, content_key(context, cluster, str(key), mode, patches, manifests=source.manifests)))
+        units.append((key, content_key(context, str(key), mode, patches, manifests=source.manifests)))
     return BundlePlan(tuple(units), tuple(findings), tuple(unit_key(decision.ask, p) for p in kept))
 
 

@@ -117,7 +117,6 @@ class _Planner:
         overlays = self.source.overlays
         content = content_key(
             self.context,
-            cluster,
             str(key),
             namespace,
             self.function.spec.version,

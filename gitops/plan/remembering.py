@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.findings import Finding, Severity
@@ -13,6 +14,7 @@ from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRe
 from gitops.plan.layout import Layout, WorkloadFolder
 from gitops.plan.workloads import Context, Demand, WorkloadResult
 from gitops.policy.allocation import Decision, allocate
+from gitops.policy.facts import ClusterFacts
 from gitops.policy.placement import Pins, Placement
 
 Pinned = tuple[str, frozenset[Placement]]
@@ -119,12 +121,18 @@ def _reserved(context: Context, pins: Pins, blind: Collection[WorkloadRef]) -> C
 
 def _surroundings(context: Context, layout: Layout) -> bytes:
     """Digest of everything outside its folder that a workload is compiled from."""
-    facts = [context.facts_of(ClusterName(name)).digest for name in sorted(context.clusters)]
+    facts = [_told(context.facts_of(ClusterName(name))) for name in sorted(context.clusters)]
     clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
     policy = context.registry.policy_digest.hex()
     unknown = [sorted(context.unreadable), sorted(context.unheard), sorted(context.unusable_installs)]
     names = [sorted(context.validation), sorted([*key, version] for key, version in context.versions.items())]
     return digest(canonical_json([context.reconciler, policy, clusters, facts, unknown, names]))
+
+
+def _told(facts: ClusterFacts) -> list[Any]:
+    """What placement takes from a cluster's facts, beside versions."""
+    served = None if facts.served is None else sorted(map(str, facts.served))
+    return [served, sorted(facts.silent), sorted(facts.refused.items())]
 
 
 def cache_key(

@@ -143,7 +143,6 @@ def _key(
     document = context.clusters[cluster].document.spec
     content = content_key(
         context,
-        key.cluster,
         str(key),
         _namespace(source, task),
         task.spec.version,

@@ -195,10 +195,9 @@ def _unmet(selection: Selection, name: ClusterName, versions: Versions) -> tuple
 
 
 def _not_served(selection: Selection, known: ClusterFacts) -> Iterator[str]:
-    if known.served is not None:
-        missing = sorted(str(kind) for kind in selection.kinds if kind not in known.served)
-        if missing:
-            yield f"does not serve {', '.join(missing)}"
+    missing = sorted(str(kind) for kind in selection.kinds if known.serves(kind) is False)
+    if missing:
+        yield f"does not serve {', '.join(missing)}"
 
 
 def gpus_of_instance(selection: Selection, cluster: Cluster) -> int:

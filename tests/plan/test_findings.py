@@ -72,7 +72,7 @@ def content(value: str | dict[str, str] | None) -> str | EntryKind | None:
 def facts_of(told: dict[str, Any]) -> ClusterFacts:
     served = [kind.rpartition("/") for kind in told.get("served", ())]
     kinds = {GroupVersionKind.parse(version, kind): True for version, _, kind in served} or None
-    return ClusterFacts(kinds, told.get("versions", {}), told.get("refused", {}))
+    return ClusterFacts(served=kinds, versions=told.get("versions", {}), refused=told.get("refused", {}))
 
 
 @pytest.mark.parametrize("case", DATA, ids=lambda case: case["id"])

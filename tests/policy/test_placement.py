@@ -106,6 +106,7 @@ KNOWN = {(A, "dynamo"): "1.5.0"}
             False,
             "does not serve nvidia.com/v1beta1 DynamoGraphDeployment",
         ),
+        (KNOWN, ClusterFacts(served={}, silent=frozenset({"nvidia.com/v1beta1"})), True, None),
         (KNOWN, ClusterFacts(served={}), False, "does not serve nvidia.com/v1beta1 DynamoGraphDeployment"),
         ({(A, "dynamo"): "1.4"}, ClusterFacts(), False, "its dynamo 1.4 is not >=1.5"),
         ({}, ClusterFacts(), False, "nothing says which version of dynamo it has"),
