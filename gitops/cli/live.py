@@ -28,12 +28,13 @@ from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
 from gitops.plan.units import Compilation, DesiredObject
 from gitops.policy.facts import ClusterFacts
+from gitops.policy.placement import pins_of
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.updates import Update, check_updates
 from gitops.reconcile.cluster_worker import Connector
 from gitops.reconcile.facts import Wanted
-from gitops.reconcile.heads import kinds_of, pins_of
+from gitops.reconcile.heads import kinds_of
 from gitops.source.folders import FolderTree
 
 
@@ -84,7 +85,7 @@ async def compare_with_clusters(
 ) -> LivePlan:
     """Compile with the clusters' pins, so that instances stay where they are, and with what they tell of themselves,
     and compare. `only` = names of clusters to compare (empty: all); the others are asked for their pins all the same.
-    What is `known` of clusters beforehand holds for those that do not tell."""
+    What may live on one that does not answer is not placed elsewhere; what is `known` of it beforehand holds."""
     compilation = await asyncio.to_thread(compiler.compile, tree)
     if compilation.repository is None:
         return LivePlan(compilation)
@@ -94,8 +95,9 @@ async def compare_with_clusters(
     try:
         await asyncio.gather(*(cluster.open() for cluster in clusters))
         parents = {key: record for cluster in clusters for key, record in cluster.parents.items()}
+        silent = frozenset(cluster.name for cluster in clusters if cluster.problem)
         facts = {**known.facts, **{cluster.name: cluster.facts for cluster in clusters if cluster.facts is not None}}
-        compiled = await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents), facts=facts)
+        compiled = await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents), unheard=silent, facts=facts)
         plan = LivePlan(replace(compiled, findings=(*known.findings, *compiled.findings)))
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
@@ -165,7 +167,8 @@ class _Cluster:
             found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
         if compilation.complete:
             for key in sorted(self.parents):
-                if key not in units and key.workload not in compilation.held and key not in compilation.refused:
+                left = key.workload in compilation.held or key in compilation.refused or key in compilation.kept
+                if key not in units and not left:
                     found[key] = await self._deleted(self._objects, key, own=set(), declared=declared)
         return found
 

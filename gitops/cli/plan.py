@@ -11,10 +11,13 @@ from gitops.cli import options
 from gitops.cli.exits import Exit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
     from rich.tree import Tree
 
     from gitops.cli.live import LivePlan, ObjectChange
-    from gitops.model.identity import UnitKey
+    from gitops.model.identity import ClusterName, UnitKey
     from gitops.plan.units import Compilation
     from gitops.policy.published import Published
     from gitops.settings import Settings
@@ -37,8 +40,8 @@ def plan(
     set_: options.Set = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when something would change.")] = False,
 ) -> None:
-    """Show units and objects per cluster. With --credentials-dir, also what is created, changed and deleted, and what
-    the clusters' own schemas say of it.
+    """Show why instances are where they are, and units and objects per cluster. With --credentials-dir, also what is
+    created, changed and deleted, and what the clusters' own schemas say of it.
 
     Nothing is changed anywhere. Exits with 1 when the repository has errors.
     """
@@ -97,6 +100,7 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
     out = terminal.console()
     terminal.print_findings(compilation.findings, tree.read, out)
     names = [ClusterName(name) for name in sorted(compilation.clusters) if not wanted or name in wanted]
+    _print_placement(compilation, names, out)
     totals: dict[str, int] = {}
     for name in names:
         every = {**compilation.units, **compilation.refused}
@@ -124,6 +128,28 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
     order = [*_WORDS, *sorted(totals.keys() - _WORDS.keys())]
     words = ", ".join(f"{totals[word]} {_WORDS.get(word, word)}" for word in order if word in totals)
     out.print(words if live is not None else summary(compilation.findings))
+
+
+def _print_placement(compilation: Compilation, names: Sequence[ClusterName], out: Console) -> None:
+    """Why each specification is on these clusters or not, a line for each."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from gitops.readiness.texts import printable
+    from gitops.report.placement import amount, cluster_lines, is_numbered, title, worth_telling
+
+    told = [decision for decision in compilation.decisions if worth_telling(decision)]
+    if not told:
+        return
+    root = Tree(Text("placement", style="bold"))
+    for decision in told:
+        branch = root.add(Text(title(decision.ask)) + Text(f"  {amount(decision)}", style="dim"))
+        for line in cluster_lines(decision):
+            if line.cluster in names:
+                style = "" if line.live or line.new else "dim"
+                words = printable(line.words(numbered=is_numbered(decision.ask)))
+                branch.add(Text(f"{line.cluster}  {words}", style=style))
+    out.print(root)
 
 
 _SIGNS = {
@@ -162,6 +188,7 @@ def _value(value: Any) -> str:
 def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> dict[str, Any]:
     from gitops.report.drift import shown
     from gitops.report.findings import finding_json
+    from gitops.report.placement import placement_json
 
     def changes(key: UnitKey, found: list[ObjectChange]) -> list[dict[str, Any]]:
         return [
@@ -204,5 +231,6 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
         "held": sorted(str(w) for w in compilation.held - compilation.left_alone),
         "findings": [finding_json(f) for f in compilation.findings],
         "unreachable": {} if live is None else {str(k): v for k, v in live.unreachable.items()},
+        "placement": placement_json(compilation.decisions, wanted or compilation.clusters),
         "units": units,
     }

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gitops.model.documents import (
+    AccountId,
     ApiVersion,
     Applied,
     Checked,
@@ -34,7 +35,7 @@ class Gpu(Document):
     name: Applied[NonBlank]
     instanceTypes: Applied[list[InstanceType]] = []
     capacity: Checked[Annotated[int, Field(ge=0)] | None] = None
-    """GPUs of this name in the cluster; more instances than fit are a finding."""
+    """GPUs of this name in the cluster: nothing new is placed beyond them. Without it there is no bound."""
 
     def problems(self) -> Iterable[Problem]:
         for position, name in repeated((kind.name for kind in self.instanceTypes), fold=True):
@@ -42,7 +43,8 @@ class Gpu(Document):
 
 
 class Tenancy(Document):
-    ncaId: Checked[NonBlank]
+    ncaId: Checked[AccountId]
+    """The one account that the cluster is for, equal to the letter to that of gitops.yaml."""
 
 
 class NamespaceQuota(Document):
@@ -95,7 +97,7 @@ class ClusterSpec(Document):
     """What the cluster offers; operators stand for one each, such as DynamoOperatorSupport."""
     gpus: Applied[list[Gpu]] = []
     tenancy: Checked[Tenancy | None] = None
-    """Only repositories of this account may declare anything there."""
+    """Only repositories of this account may declare anything there; left out, only those that name none."""
     mode: Applied[Mode] = "enforce"
     namespaceTemplate: Applied[NamespaceTemplate] = NamespaceTemplate()
 

@@ -196,8 +196,8 @@ class GpuSpecification(GpuTarget):
 
     id: Applied[DnsLabel]
     """Names the instances of this specification: never positional, so that the list may be reordered."""
-    minInstances: Applied[Annotated[int, Field(ge=0, le=10_000)]] = 1
-    """Instances in total, spread over the clusters that fit."""
+    minInstances: Applied[Annotated[int, Field(ge=0, le=1_000)]] = 1
+    """Instances in total, spread over the clusters that fit. All functions and tasks together: 10,000."""
     maxInstances: Recorded[Annotated[int, Field(ge=1)] | None] = None
     perCluster: Applied[bool] = False
     """minInstances on each cluster that fits instead of in total."""

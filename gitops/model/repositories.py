@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gitops.model.documents import (
+    AccountId,
     ApiVersion,
     Applied,
     Checked,
@@ -23,8 +24,8 @@ class Previews(Document):
 
 
 class RepositorySpec(Document):
-    ncaId: Checked[NonBlank | None] = None
-    """Account the repository belongs to; a cluster of another account is refused."""
+    ncaId: Checked[AccountId | None] = None
+    """Account the repository belongs to; a cluster of another account, or of none, is refused."""
     statusBranch: Applied[NonBlank] = "gitops-status"
     """Branch that the daemon commits readiness and drift to."""
     adopt: Applied[Literal["always", "never"]] = "always"

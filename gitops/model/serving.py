@@ -98,8 +98,8 @@ class GpuTarget(Document):
     regions: Applied[list[NonBlank]] = []
     attributes: Applied[list[NonBlank]] = []
     operatorVersions: Applied[dict[DnsLabel, VersionRange]] = {}
-    """Operator type to range of versions, such as `dynamo: ">=1.2,<2"`. A cluster for which no OperatorInstall says
-    which version it has does not satisfy any range."""
+    """Operator type to range of versions, such as `dynamo: ">=1.2,<2"`: where new instances may go. What a cluster runs
+    counts, else what an OperatorInstall says of it; with neither it satisfies no range."""
     validationPolicy: Applied[PolicyChoice | None] = None
     manifestMergePatches: Applied[list[MergePatch]] = []
     jsonPatches: Applied[list[JsonPatch]] = []

@@ -20,11 +20,18 @@ def satisfies(version: str, wanted: str) -> bool:
     return SpecifierSet(wanted).contains(Version(version), prereleases=True)
 
 
-def _version(text: str) -> str:
+def is_version(text: str) -> bool:
+    """Whether the text is a version; what clusters tell need not be one (`latest`, a digest)."""
     try:
         Version(text)
     except InvalidVersion:
-        raise ValueError("not a version such as 1.2.1, v3.1.0 or 0.1.0-alpha.11") from None
+        return False
+    return True
+
+
+def _version(text: str) -> str:
+    if not is_version(text):
+        raise ValueError("not a version such as 1.2.1, v3.1.0 or 0.1.0-alpha.11")
     return text
 
 

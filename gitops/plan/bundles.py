@@ -10,7 +10,7 @@ from gitops.manifests.raw import RawDocument
 from gitops.model.bundles import Bundle
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin, Severity
-from gitops.model.identity import GroupKind, ObjectRef, UnitKey, WorkloadKind
+from gitops.model.identity import GroupKind, ObjectRef, UnitKey
 from gitops.model.kinds import NAMESPACE
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
@@ -20,6 +20,7 @@ from gitops.plan.chains import Chains, Overlays
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import OURS, is_instance_namespace
 from gitops.plan.ordering import defined_kind
+from gitops.plan.placing import ask_of_bundle, declared_kinds, placement_problems, unit_key, units_of
 from gitops.plan.resolving import resolve_files
 from gitops.plan.units import Unit
 from gitops.plan.workloads import (
@@ -31,7 +32,8 @@ from gitops.plan.workloads import (
     unknown_clusters,
 )
 from gitops.policy import codes as policy_codes
-from gitops.policy.placement import Selection, eligible
+from gitops.policy.allocation import Ask, Decision
+from gitops.policy.placement import Pins
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.scopes import builtin_namespaced
 
@@ -56,6 +58,7 @@ class BundlePlan:
 
     units: tuple[tuple[UnitKey, str], ...]
     findings: tuple[Finding, ...]
+    kept: tuple[UnitKey, ...] = ()  # live ones that stay as they are
 
 
 def read_bundle(context: Context, folder: WorkloadFolder) -> BundleSource:
@@ -79,27 +82,35 @@ def read_bundle(context: Context, folder: WorkloadFolder) -> BundleSource:
     return BundleSource(folder, tuple(findings), bundle if usable else None, document, files.manifests, overlays)
 
 
-def plan_bundle(context: Context, source: BundleSource) -> BundlePlan:
-    """Decide on which clusters the bundle is. Costs no parsing."""
+def ask_bundle(context: Context, source: BundleSource, pins: Pins) -> tuple[Ask, ...]:
+    """What the bundle asks for: each cluster that it selects."""
+    if source.bundle is None:
+        return ()
+    kinds = declared_kinds(context, source.folder, source.manifests)
+    return (ask_of_bundle(context, source.folder.ref, source.bundle, kinds=kinds, pins=pins),)
+
+
+def plan_bundle(context: Context, source: BundleSource, decisions: Sequence[Decision]) -> BundlePlan:
+    """The bundle on the clusters that were decided on. Costs no parsing."""
     bundle, document = source.bundle, source.document
     if bundle is None or document is None:
         return BundlePlan((), ())
     spec, ref = bundle.spec, source.folder.ref
-    fits = eligible(Selection(spec.clusters, spec.regions, spec.attributes), context.documents)
     listed: list[tuple[str, Path]] = [(name, ("spec", "clusters", i)) for i, name in enumerate(spec.clusters)]
     listed += [(name, ("spec", "clusterPatches", name)) for name in sorted(spec.clusterPatches)]
     findings = unknown_clusters(listed, context, lines=document.lines, file=document.file, workload=ref)
-    if not fits.clusters and not context.unreadable:
-        origin = Origin(document.file, document.lines.line_of(("spec",)))
-        message = f"no cluster for {ref}: {fits.why_none()}"
-        findings.append(finding(policy_codes.NO_CLUSTER, message, origin, workload=ref))
+    (decision,) = decisions
+    origin = Origin(document.file, document.lines.line_of(("spec",)))
+    problems = placement_problems(context, decision)
+    findings += [finding(code, message, origin, workload=ref) for code, message, _ in problems]
+    placements, kept = units_of(decision)
     units = []
-    for cluster in fits.clusters:
-        key = UnitKey(WorkloadKind.BUNDLE, ref.name, "", cluster)
+    for placement in placements:
+        cluster, key = placement.cluster, unit_key(decision.ask, placement)
         patches = source.overlays.material(source.folder, "", cluster) if source.overlays is not None else []
         mode = stricter(context.clusters[cluster].document.spec.mode, spec.mode).value
         units.append((key, content_key(context, str(key), mode, patches, manifests=source.manifests)))
-    return BundlePlan(tuple(units), tuple(findings))
+    return BundlePlan(tuple(units), tuple(findings), tuple(unit_key(decision.ask, p) for p in kept))
 
 
 def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> WorkloadResult:
@@ -133,7 +144,7 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
         chains.check_the_rest()
         findings += [*chains.findings, *chains.pods.findings()]
     if not any(f.severity == Severity.ERROR for f in findings):
-        return WorkloadResult(tuple(units), tuple(findings))
+        return WorkloadResult(tuple(units), tuple(findings), kept=plan.kept)
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None
     return WorkloadResult((), tuple(findings), named=named)
 

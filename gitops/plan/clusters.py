@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gitops.manifests.canonical import canonical_json, copy_json, digest
@@ -49,10 +50,8 @@ def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repos
     if cluster.metadata.name != name:
         message = f"metadata.name is {cluster.metadata.name}, the file {name}.yaml"
         yield say(codes.NAME_IS_NOT_PLACE, message, "metadata", "name")
-    tenancy = cluster.spec.tenancy
-    if tenancy is not None and repository is not None and tenancy.ncaId != repository.spec.ncaId:
-        message = f"cluster {name} belongs to account {tenancy.ncaId}, the repository to {repository.spec.ncaId}"
-        yield say(policy_codes.FOREIGN_ACCOUNT, message, "spec", "tenancy")
+    if repository is not None and (why := _foreign(cluster, repository)):
+        yield say(policy_codes.FOREIGN_ACCOUNT, why, "spec", "tenancy")
     template = cluster.spec.namespaceTemplate
     for key, problem in bad_labels(template.labels):
         yield say(policy_codes.BAD_LEVEL, f"{key} {problem}", "spec", "namespaceTemplate", "labels", key)
@@ -61,6 +60,38 @@ def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repos
             if key.startswith(RESERVED_PREFIXES):
                 message = f"{key} is written by the reconciler only"
                 yield say(policy_codes.OUR_METADATA, message, "spec", "namespaceTemplate", field, key)
+
+
+def _foreign(cluster: Cluster, repository: Repository) -> str:
+    """Why the cluster is not for this repository; "" when both name the same account, or both none. Compared to the
+    letter: an account that is almost the same is another one."""
+    theirs, ours = cluster.spec.tenancy, repository.spec.ncaId
+    if (theirs.ncaId if theirs is not None else None) == ours:
+        return ""
+    name = f"cluster {cluster.metadata.name}"
+    if theirs is None:
+        return f"{name} names no account in spec.tenancy, the repository belongs to {ours}"
+    if ours is None:
+        return f"{name} belongs to account {theirs.ncaId}, and gitops.yaml names none in spec.ncaId"
+    almost = " (compared to the letter)" if theirs.ncaId.casefold() == ours.casefold() else ""
+    return f"{name} belongs to account {theirs.ncaId}, the repository to {ours}{almost}"
+
+
+def same_credentials(clusters: Mapping[str, ClusterEntry]) -> dict[str, Finding]:
+    """A finding for every cluster whose credentials another one names too: which of them is meant cannot be said."""
+    by_name: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(clusters):
+        by_name[clusters[name].document.spec.credentials].append(name)
+    found: dict[str, Finding] = {}
+    for credentials, names in by_name.items():
+        for name in names if len(names) > 1 else ():
+            entry = clusters[name]
+            others = ", ".join(f"clusters/{other}.yaml" for other in names if other != name)
+            message = f"the credentials {credentials} are also named by {others}"
+            path: Path = ("spec", "credentials")
+            origin = Origin(entry.file, entry.lines.line_of(path))
+            found[name] = finding(policy_codes.SAME_CREDENTIALS, message, origin, path=path)
+    return found
 
 
 def _template_objects(

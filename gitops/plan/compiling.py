@@ -8,32 +8,35 @@ parses, merges and judges that workload only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
 from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin, Severity
-from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
+from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.repositories import Repository
 from gitops.model.trees import FileTree
 from gitops.plan import codes
-from gitops.plan.bundles import BundleSource, compile_bundle, plan_bundle, read_bundle
-from gitops.plan.clusters import usable_cluster
+from gitops.plan.bundles import BundleSource, ask_bundle, compile_bundle, plan_bundle, read_bundle
+from gitops.plan.clusters import same_credentials, usable_cluster
 from gitops.plan.crosschecks import check_capacity, check_units
 from gitops.plan.explaining import Trace
 from gitops.plan.function_sources import FunctionSource, read_function
 from gitops.plan.functions import compile_function
 from gitops.plan.installs import Installs, read_installs
-from gitops.plan.instances import plan_function
+from gitops.plan.instances import ask_function, plan_function
 from gitops.plan.layout import REPOSITORY_FILE, Layout, WorkloadFolder, read_layout
 from gitops.plan.loading import Loader
+from gitops.plan.placing import MOST_INSTANCES, too_many
+from gitops.plan.remembering import Inputs, Memory, cache_key, together
 from gitops.plan.repository_policies import read_policies
-from gitops.plan.tasks import TASK_FILE, TaskSource, compile_task, plan_task, read_task
+from gitops.plan.tasks import TASK_FILE, TaskSource, ask_task, compile_task, plan_task, read_task
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.validating import NO_VERDICTS, Validator, Verdicts
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
+from gitops.policy.allocation import Ask, Decision, Placed, allocate, keep
 from gitops.policy.facts import NO_FACTS, Facts
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.published import NOTHING_PUBLISHED, Published
@@ -51,17 +54,17 @@ SOURCES_KEPT = 128
 
 Source = FunctionSource | TaskSource | BundleSource
 
+_ASKERS: Mapping[WorkloadKind, Callable[[Context, Any, Pins], tuple[Ask, ...]]] = {
+    WorkloadKind.FUNCTION: ask_function,
+    WorkloadKind.TASK: ask_task,
+    WorkloadKind.BUNDLE: ask_bundle,
+}
+
 _READERS: Mapping[WorkloadKind, Callable[[Context, WorkloadFolder], Source]] = {
     WorkloadKind.FUNCTION: read_function,
     WorkloadKind.TASK: read_task,
     WorkloadKind.BUNDLE: read_bundle,
 }
-
-Pinned = tuple[str, tuple[tuple[int, ClusterName], ...]]
-"""A GPU specification and where its instances are."""
-
-Inputs = tuple[bytes, bytes, tuple[Pinned, ...]]
-"""A workload's folder, what surrounds it, its pins: equal inputs, equal result."""
 
 
 @dataclass(slots=True)
@@ -82,7 +85,8 @@ class Compiler:
         self._loader = Loader()
         self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
-        self._latest: dict[WorkloadRef, tuple[Inputs, WorkloadResult]] = {}
+        self._latest: dict[WorkloadRef, Memory] = {}
+        self._kinds: dict[tuple[WorkloadRef, bytes], frozenset[GroupVersionKind]] = {}
         self.statistics = Statistics()
 
     @property
@@ -108,11 +112,12 @@ class Compiler:
         layout = read_layout(tree.entries())
         run = _Run(layout)
         repository = self._repository(tree, layout, run)
-        context, installs = self._context(tree, layout, repository, run, unheard)
-        context = replace(context, trace=trace, facts=NO_FACTS if facts is None else facts)
-        surroundings = _surroundings(context, layout)
-        pinned = _by_workload(pins)
-        demands: list[Demand] = []
+        told = NO_FACTS if facts is None else facts
+        context, installs = self._context(tree, layout, repository, run, unheard, told)
+        context = replace(context, trace=trace)
+        inputs = Inputs.of(context, layout, pins)
+        total = 0
+        memories: dict[WorkloadRef, Memory] = {}
         for ref, folder in layout.workloads.items():
             if only is not None and ref not in only:
                 continue
@@ -121,20 +126,16 @@ class Compiler:
             elif ref.kind is WorkloadKind.OPERATOR:
                 run.add(ref, WorkloadResult(findings=installs.findings[ref]))
             else:
-                inputs = (folder.content, surroundings, pinned.get(ref, ()))
-                known = self._latest.get(ref)
-                if known is not None and known[0] == inputs:
-                    result = known[1]
-                    self.statistics.reused += 1
-                else:
-                    failed = self._loader.failed
-                    result = self._workload(context, folder, pins)
-                    self._latest[ref] = (inputs, result)
-                    if self._loader.failed != failed:
-                        self._drop(ref)
-                run.add(ref, result)
-                if ref not in run.left_alone:
-                    demands += result.demands
+                memory = self._remembered(context, folder, inputs, room=MOST_INSTANCES - total)
+                memories[ref] = memory
+                total += memory.size
+        demands: list[Demand] = []
+        for ref, decisions in together(context, memories, pins, unreadable=layout.unreadable).items():
+            memory = self._settled(context, layout.workloads[ref], memories[ref], decisions, inputs)
+            run.add(ref, memory.result)
+            run.decisions[ref] = memory.decisions
+            if ref not in run.left_alone:
+                demands += memory.result.demands
         if only is None and repository is not None:
             run.check_not_empty(layout, repository, context)
         collisions = check_units(u for units in run.units.values() for u in units)
@@ -149,6 +150,48 @@ class Compiler:
             return run.incomplete(tree)
         return run.compilation(tree, repository, context)
 
+    def _remembered(self, context: Context, folder: WorkloadFolder, inputs: Inputs, *, room: int) -> Memory:
+        """A workload as if it were alone: what it asks for, and what it then is. From the last time when nothing that
+        it is made from has changed. `room` is how many instances it may have at most."""
+        known = self._latest.get(folder.ref)
+        mine = inputs.of_workload(folder)
+        if known is not None and known.inputs == mine and known.room == (room if known.asked > room else None):
+            self.statistics.reused += 1
+            return known
+        failed = self._loader.failed
+        asks = _ASKERS[folder.ref.kind](context, self._source(context, folder), inputs.pins)
+        asked = sum(ask.size for ask in asks) if folder.ref.kind is not WorkloadKind.BUNDLE else 0
+        if asked > room:
+            asks = tuple(replace(ask, unheard=frozenset()) for ask in asks)  # what is silent would be as many again
+            alone = tuple(Decision(ask, Placed(keep(ask))) for ask in asks)
+            nowhere = tuple(Decision(replace(ask, count=0), Placed()) for ask in asks)
+            result = self._workload(context, folder, nowhere, inputs)
+            result = replace(result, units=(), demands=(), findings=(*result.findings, too_many(folder, asked, room)))
+        else:
+            places = allocate(asks)
+            alone = tuple(Decision(ask, places[ask.workload, ask.spec_id]) for ask in asks)
+            result = self._workload(context, folder, alone, inputs)
+        memory = Memory.of(mine, alone, result, asked, room)
+        self._latest[folder.ref] = memory
+        if self._loader.failed != failed:
+            self._drop(folder.ref)
+        return memory
+
+    def _settled(
+        self, context: Context, folder: WorkloadFolder, memory: Memory, decisions: tuple[Decision, ...], inputs: Inputs
+    ) -> Memory:
+        """The workload in these places; what it is in others than the last time is made anew."""
+        if decisions == memory.decisions:
+            return memory
+        failed = self._loader.failed
+        result = memory.first if decisions == memory.alone else self._workload(context, folder, decisions, inputs)
+        settled = replace(memory, decisions=decisions, result=result)
+        if self._latest.get(folder.ref) is memory:
+            self._latest[folder.ref] = settled
+        if self._loader.failed != failed:
+            self._drop(folder.ref)
+        return settled
+
     def _repository(self, tree: FileTree, layout: Layout, run: _Run) -> Repository | None:
         if layout.repository is None:
             message = f"there is no {REPOSITORY_FILE} at the root of the repository"
@@ -162,7 +205,13 @@ class Compiler:
         return repository
 
     def _context(
-        self, tree: FileTree, layout: Layout, repository: Repository | None, run: _Run, unheard: frozenset[ClusterName]
+        self,
+        tree: FileTree,
+        layout: Layout,
+        repository: Repository | None,
+        run: _Run,
+        unheard: frozenset[ClusterName],
+        facts: Facts,
     ) -> tuple[Context, Installs]:
         policies = read_policies(self._loader, tree, layout.policies, self.registry)
         run.findings += policies.findings
@@ -183,6 +232,10 @@ class Compiler:
                 broken.add(name)
             else:
                 clusters[name] = usable
+        for name, told in same_credentials(clusters).items():
+            run.findings.append(told)
+            broken.add(name)
+            del clusters[name]
         context = Context(
             tree=tree,
             loader=self._loader,
@@ -192,26 +245,31 @@ class Compiler:
             unreadable=frozenset(broken - clusters.keys()),
             unheard=unheard,
             validation=policies.validation,
+            facts=facts,
+            kinds=self._kinds,
         )
         folders = {r: f for r, f in layout.workloads.items() if r.kind is WorkloadKind.OPERATOR}
         installs = read_installs(context, {r: f for r, f in folders.items() if r not in layout.unreadable})
         unusable = installs.unusable | layout.broken_installs
         return replace(context, versions=installs.versions, unusable_installs=unusable), installs
 
-    def _workload(self, context: Context, folder: WorkloadFolder, pins: Pins) -> WorkloadResult:
+    def _workload(
+        self, context: Context, folder: WorkloadFolder, decisions: tuple[Decision, ...], inputs: Inputs
+    ) -> WorkloadResult:
         """From the cache when the folder, its placement and all that its units are made from are as before."""
         source = self._source(context, folder)
         if isinstance(source, FunctionSource):
-            planned = plan_function(context, source, pins)
+            planned = plan_function(context, source, decisions, inputs.pins)
             keys = [(i.key, i.content_key) for i in planned.instances]
-            key = _cache_key(context, folder, keys, planned.findings, [i.demand for i in planned.instances])
+            demands = [i.demand for i in planned.instances]
+            key = cache_key(context, folder, keys, planned.findings, planned.kept, demands)
             return self._cached(key) or self._keep(key, compile_function(context, source, planned))
         if isinstance(source, TaskSource):
-            chosen = plan_task(context, source, pins)
-            key = _cache_key(context, folder, chosen.units, chosen.findings, chosen.demands)
+            chosen = plan_task(context, source, decisions)
+            key = cache_key(context, folder, chosen.units, chosen.findings, chosen.kept, chosen.demands)
             return self._cached(key) or self._keep(key, compile_task(context, source, chosen))
-        selected = plan_bundle(context, source)
-        key = _cache_key(context, folder, selected.units, selected.findings)
+        selected = plan_bundle(context, source, decisions)
+        key = cache_key(context, folder, selected.units, selected.findings, selected.kept)
         return self._cached(key) or self._keep(key, compile_bundle(context, source, selected))
 
     def _cached(self, key: tuple[WorkloadRef, bytes]) -> WorkloadResult | None:
@@ -237,11 +295,13 @@ class Compiler:
 
     def _drop(self, ref: WorkloadRef) -> None:
         """Forget what was made of a workload: a file that could not be read now may be read the next time."""
-        del self._latest[ref]
+        self._latest.pop(ref, None)
         for key in [key for key in self._sources if key[0] == ref]:
             del self._sources[key]
         for key in [key for key in self._results if key[0] == ref]:
             del self._results[key]
+        for key in [key for key in self._kinds if key[0] == ref]:
+            del self._kinds[key]
 
     def _forget(self, workloads: int) -> None:
         """Keep the head, and a little of what went before: a revert or a preview needs it again."""
@@ -251,23 +311,8 @@ class Compiler:
                 cache.popitem(last=False)
         if len(self._latest) > limit:
             self._latest.clear()
-
-
-def _surroundings(context: Context, layout: Layout) -> bytes:
-    """Digest of everything outside its folder that a workload is compiled from."""
-    facts = [context.facts_of(ClusterName(name)).digest for name in sorted(context.clusters)]
-    clusters = [[name, layout.clusters[name].content_id] for name in sorted(context.clusters)]
-    policy = context.registry.policy_digest.hex()
-    unknown = [sorted(context.unreadable), sorted(context.unheard), sorted(context.unusable_installs)]
-    names = [context.validation_material, sorted([*key, version] for key, version in context.versions.items())]
-    return digest(canonical_json([context.reconciler, policy, clusters, facts, unknown, names]))
-
-
-def _by_workload(pins: Pins) -> dict[WorkloadRef, tuple[Pinned, ...]]:
-    grouped: dict[WorkloadRef, list[Pinned]] = {}
-    for (ref, spec_id), places in pins.items():
-        grouped.setdefault(ref, []).append((spec_id, tuple(sorted(places.items()))))
-    return {ref: tuple(sorted(found)) for ref, found in grouped.items()}
+        if len(self._kinds) > limit:
+            self._kinds.clear()
 
 
 class _Run:
@@ -283,6 +328,8 @@ class _Run:
         self.every_cluster = frozenset({*layout.clusters, *layout.broken_clusters})
         self.policies_usable = True
         self.verdicts = NO_VERDICTS
+        self.decisions: dict[WorkloadRef, tuple[Decision, ...]] = {}
+        self.kept: set[UnitKey] = set()
 
     def add(self, ref: WorkloadRef, result: WorkloadResult) -> None:
         self.findings += result.findings
@@ -292,6 +339,7 @@ class _Run:
                 self.named[ref] = result.named
         else:
             self.units[ref] = result.units
+            self.kept.update(result.kept)
             if ref.kind in _NOT_RUN:
                 self.leave_alone(ref, result)
 
@@ -368,32 +416,12 @@ class _Run:
             not_run=not_run,
             refused=refused,
             verdicts=self.verdicts.units,
-            complete=self.complete and not context.unreadable and not context.unusable_installs,
+            complete=self.complete and not context.unreadable,
             unreadable_clusters=context.unreadable,
             named=self.named,
+            kept=frozenset(self.kept),
+            decisions=tuple(d for ref in sorted(self.decisions) for d in self.decisions[ref]),
         )
-
-
-def _cache_key(
-    context: Context,
-    folder: WorkloadFolder,
-    units: Sequence[tuple[UnitKey, str]],
-    findings: Iterable[Finding],
-    demands: Iterable[Demand] = (),
-) -> tuple[WorkloadRef, bytes]:
-    """Everything a result depends on: the folder (lines included), its units' keys, the validation policies, and of
-    each cluster the lines of its document, its version and the GPUs of an instance."""
-    keys = [[str(unit), content] for unit, content in units]
-    places: dict[str, str] = {}
-    if folder.ref.kind is not WorkloadKind.BUNDLE:
-        places = {unit.cluster: context.clusters[unit.cluster].template_lines.hex() for unit, _ in units}
-    remarks = [str(f) for f in findings]
-    gpus = [[d.cluster, d.gpu, d.gpus] for d in demands]
-    policy = context.registry.policy_digest.hex()
-    servers = {unit.cluster: context.facts_of(unit.cluster).server_version for unit, _ in units}
-    judged = [context.validation_material, servers]
-    material = [folder.content.hex(), context.reconciler, policy, judged, keys, remarks, places, gpus]
-    return folder.ref, digest(canonical_json(material))
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:

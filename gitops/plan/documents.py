@@ -45,6 +45,7 @@ _PATTERN_WORDS = {
     r"^(/[^/*]+)+/\*(/[^/*]+)?$": "a path such as /spec/components/*/name or /spec/services/*",
     r"^(/[^/]+)+$": "a path such as /spec/components/*/replicas",
     r"^[a-z0-9]+(-[a-z0-9]+)*$": "lower-case letters, digits and single `-` between them",
+    r"^[A-Za-z0-9_.:@=/+-]+$": "one account: letters, digits and `_ . : @ = / + -`, no wildcard and no list",
     DURATION_PATTERN: "a duration such as PT90S, PT15M, PT8H or P1DT12H",
 }
 """Every pattern of the models in words (tests/plan/test_documents.py)."""

@@ -46,7 +46,7 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
     if any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult((), tuple(findings))
     demands = [instance.demand for instance in plan.instances if units]
-    return WorkloadResult(tuple(units), tuple(findings), tuple(demands))
+    return WorkloadResult(tuple(units), tuple(findings), tuple(demands), plan.kept)
 
 
 def _unit(

@@ -11,18 +11,18 @@ from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, WorkloadRef
 from gitops.model.operators import OperatorInstall
-from gitops.model.versions import satisfies
+from gitops.model.versions import is_version, satisfies
 from gitops.plan import codes
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.workloads import Context, check_name, unknown_clusters
 from gitops.policy import codes as policy_codes
-from gitops.policy.placement import Selection, Versions, eligible
+from gitops.policy.placement import Selection, Versions, candidates, why_none
 
 
 @dataclass(frozen=True, slots=True)
 class Installs:
-    """`versions` hold what is known without doubt: none of a document that has an error, or on which two disagree.
-    `unusable` are the files that would have said more."""
+    """`versions` hold what is known without doubt: what a cluster tells of itself, else what a document says that has
+    no error and on which no two disagree. `unusable` are the files that would have said more."""
 
     versions: Versions
     findings: Mapping[WorkloadRef, tuple[Finding, ...]]
@@ -53,6 +53,9 @@ def read_installs(context: Context, folders: Mapping[WorkloadRef, WorkloadFolder
         if any(f.severity == Severity.ERROR for f in problems):
             unusable.add(entry.path)
     known = {key: version for key, (version, _) in versions.items() if key not in disputed}
+    for cluster in map(ClusterName, context.clusters):
+        runs = context.facts_of(cluster).versions
+        known |= {(cluster, operator): version for operator, version in runs.items() if is_version(version)}
     return Installs(known, findings, frozenset(unusable))
 
 
@@ -74,19 +77,26 @@ def _selected(
         say(codes.UNKNOWN_OPERATOR, message, "spec", "operatorType")
     listed: list[tuple[str, Path]] = [(name, ("spec", "clusters", i)) for i, name in enumerate(spec.clusters)]
     findings += unknown_clusters(listed, context, lines=document.lines, file=document.file, workload=ref)
-    fits = eligible(Selection(spec.clusters, spec.regions, spec.attributes), context.documents)
-    if not fits.clusters and not context.unreadable:
-        say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {fits.why_none()}", "spec")
     supported = operator.spec.supportedVersions if operator is not None else None
     if supported is not None and not satisfies(spec.version, supported):
         message = f"{spec.operatorType} {spec.version} is expected, and {supported} is known to this product"
         say(policy_codes.UNTRIED_VERSION, message, "spec", "version")
+    selection = Selection(tuple(spec.clusters), tuple(spec.regions), tuple(spec.attributes))
+    every = candidates(selection, context.documents)
+    fitting = tuple(c.cluster for c in every if c.fits)
+    if not fitting and not context.unreadable:
+        say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {why_none(every)}", "spec")
     attribute = operator.spec.clusterAttribute if operator is not None else ""
-    for cluster in fits.clusters if attribute else ():
+    for cluster in fitting if attribute else ():
         if attribute.casefold() not in map(str.casefold, context.clusters[cluster].document.spec.attributes):
             message = f"{spec.operatorType} is expected on {cluster}, which lacks the attribute {attribute}"
             say(policy_codes.UNMARKED_CLUSTER, message, "spec")
-    return fits.clusters, findings
+    for cluster in fitting:
+        runs = context.facts_of(cluster).versions.get(spec.operatorType)
+        if runs is not None and is_version(runs) and not satisfies(runs, f"=={spec.version}"):
+            message = f"{cluster} runs {spec.operatorType} {runs}, not {spec.version}: what runs counts"
+            say(policy_codes.OTHER_VERSION, message, "spec", "version")
+    return fitting, findings
 
 
 def _two_versions(

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
-from gitops.model.identity import ClusterName, GroupKind, UnitKey, WorkloadRef
-from gitops.model.serving import GpuTarget
+from gitops.model.identity import GroupKind, UnitKey, WorkloadRef
 from gitops.plan import codes
 from gitops.plan.bases import Base, BaseObject
 from gitops.plan.building import CleanObject, Marks, finish, in_namespace, namespace_object
 from gitops.plan.units import DesiredObject
 from gitops.plan.workloads import ClusterEntry, Context, Demand
 from gitops.policy import codes as policy_codes
+from gitops.policy.allocation import Ask
+from gitops.policy.placement import Placement
 from gitops.policy.scopes import builtin_namespaced
 from gitops.policy.validation import ValidationRules
 
@@ -98,12 +99,7 @@ def base_digest(base: Base) -> str:
     return digest(b"\n".join(objects)).hex()
 
 
-def demand(context: Context, spec: GpuTarget, cluster: ClusterName) -> Demand:
+def demand(ask: Ask, placement: Placement) -> Demand:
     """GPUs that one instance asks of a cluster."""
-    each = 1
-    for gpu in context.clusters[cluster].document.spec.gpus:
-        if gpu.name.casefold() == spec.gpu.casefold():
-            for kind in gpu.instanceTypes:
-                if spec.instanceType is not None and kind.name.casefold() == spec.instanceType.casefold():
-                    each = kind.gpusPerInstance
-    return Demand(cluster, spec.gpu.casefold(), each)
+    gpus = next(c.gpus for c in ask.candidates if c.cluster == placement.cluster)
+    return Demand(placement.cluster, ask.gpu, gpus)

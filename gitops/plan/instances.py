@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gitops.manifests.lines import Path
@@ -10,13 +10,15 @@ from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.model.functions import Function, FunctionDeployment, GpuSpecification
-from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
+from gitops.model.identity import ClusterName, UnitKey
 from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
 from gitops.plan.instance_objects import demand
 from gitops.plan.naming import instance_namespace
+from gitops.plan.placing import ask_of, declared_kinds, lost, placement_problems, unit_key, units_of
 from gitops.plan.workloads import Context, Demand, content_key, stricter, target_problems, unknown_clusters
 from gitops.policy import codes as policy_codes
-from gitops.policy.placement import Pins, Placement, Selection, eligible, place, place_on_each
+from gitops.policy.allocation import Ask, Decision
+from gitops.policy.placement import Pins, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +35,48 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class FunctionPlan:
-    """Where a function's instances run: everything about it that does not need its manifests."""
+    """Where a function's instances run: everything about it that does not need its manifests. `kept` are live ones that
+    stay as they are."""
 
-    instances: tuple[Instance, ...]
-    findings: tuple[Finding, ...]
+    instances: tuple[Instance, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    kept: tuple[UnitKey, ...] = ()
 
 
-def plan_function(context: Context, source: FunctionSource, pins: Pins) -> FunctionPlan:
-    """Decide where instances run. Costs no parsing; the same for every reader of the same tree and pins."""
+def ask_function(context: Context, source: FunctionSource, pins: Pins) -> tuple[Ask, ...]:
+    """What each GPU specification asks for, in their order."""
+    function, deployment = source.function, source.deployment
+    if function is None or deployment is None:
+        return ()
+    kinds = declared_kinds(context, source.folder, source.manifests)
+    operators = function.spec.operatorTypes or ()
+    return tuple(
+        ask_of(context, source.folder.ref, spec, operators=operators, kinds=kinds, pins=pins)
+        for spec in deployment.spec.gpuSpecifications
+    )
+
+
+def plan_function(context: Context, source: FunctionSource, decisions: Sequence[Decision], pins: Pins) -> FunctionPlan:
+    """The instances in the places that were decided on. Costs no parsing; the same for every reader of the same tree
+    and pins."""
     function, deployment, document = source.function, source.deployment, source.document
     if function is None or not source.usable:
-        return FunctionPlan((), ())
+        return FunctionPlan()
+    ref = source.folder.ref
     if deployment is None or document is None or not deployment.spec.gpuSpecifications:
-        message = f"{source.folder.ref} is not placed anywhere"
         origin = Origin(f"{source.folder.root}/{FUNCTION_FILE}")
-        return FunctionPlan((), (finding(policy_codes.NOT_PLACED, message, origin, workload=source.folder.ref),))
+        message = f"{ref} is not placed anywhere"
+        found = [finding(policy_codes.NOT_PLACED, message, origin, workload=ref)]
+        if live := lost(ref, pins, set()):
+            found = [finding(policy_codes.UNDECLARED, live, origin, workload=ref)]
+        return FunctionPlan(findings=tuple(found))
     planner = _Planner(context, source, function, deployment, document)
-    for position, spec in enumerate(deployment.spec.gpuSpecifications):
-        planner.spec(position, spec, pins.get((source.folder.ref, spec.id), {}))
+    for position, (spec, decision) in enumerate(zip(deployment.spec.gpuSpecifications, decisions, strict=True)):
+        planner.spec(position, spec, decision)
+    if live := lost(ref, pins, {spec.id for spec in deployment.spec.gpuSpecifications}):
+        planner.say(policy_codes.UNDECLARED, live, ("spec", "gpuSpecifications"))
     planner.check()
-    return FunctionPlan(tuple(planner.instances), tuple(planner.findings))
+    return FunctionPlan(tuple(planner.instances), tuple(planner.findings), tuple(planner.kept))
 
 
 class _Planner:
@@ -72,50 +96,23 @@ class _Planner:
         self.ref = source.folder.ref
         self.instances: list[Instance] = []
         self.findings: list[Finding] = []
+        self.kept: list[UnitKey] = []
 
     def say(self, code: str, message: str, at: Path) -> None:
         origin = Origin(self.document.file, self.document.lines.line_of(at))
         self.findings.append(finding(code, message, origin, workload=self.ref, path=at))
 
-    def spec(self, position: int, spec: GpuSpecification, pins: Mapping[int, ClusterName]) -> None:
-        at: Path = ("spec", "gpuSpecifications", position)
-        context = self.context
-        types = context.registry.types
-        implied = [types[n].spec.clusterAttribute for n in self.function.spec.operatorTypes or () if n in types]
-        fits = eligible(Selection.of(spec, implied=implied), context.documents, context.versions)
-        unreadable = {ClusterName(n) for n in context.unreadable if not spec.clusters or n in spec.clusters}
-        unversioned = fits.unversioned if context.unusable_installs else frozenset()
-        hidden = unreadable | unversioned
-        if not fits.clusters and not hidden and spec.minInstances:
-            self.say(policy_codes.NO_CLUSTER, f"no cluster for {spec.id}: {fits.why_none()}", at)
-        if spec.perCluster:
-            placements = place_on_each(count=spec.minInstances, clusters=fits.clusters)
-        else:
-            unheard = context.unheard.intersection(fits.clusters) if len(fits.clusters) > 1 else frozenset()
-            placements = place(
-                workload=self.ref,
-                spec_id=spec.id,
-                count=spec.minInstances,
-                clusters=fits.clusters,
-                pins=pins,
-                keep_pins_on=hidden,
-                place_new=not (hidden or unheard),
-            )
-            missing = spec.minInstances - len(placements)
-            if missing and (hidden or unheard):
-                waits = [f"clusters/{n}.yaml" for n in sorted(unreadable)]
-                waits += sorted(context.unusable_installs) if unversioned else ()
-                waits += [f"cluster {n}" for n in sorted(unheard)]
-                message = f"{missing} of {spec.minInstances} instances of {spec.id} wait for {', '.join(waits)}"
-                self.say(policy_codes.PLACEMENT_WAITS, message, at)
-        for placement in placements:
-            if placement.cluster in fits.clusters:
-                self.instances.append(self._instance(spec, placement))
+    def spec(self, position: int, spec: GpuSpecification, decision: Decision) -> None:
+        for code, message, path in placement_problems(self.context, decision):
+            self.say(code, message, ("spec", "gpuSpecifications", position, *path))
+        units, kept = units_of(decision)
+        self.kept += [unit_key(decision.ask, placement) for placement in kept]
+        self.instances += [self._instance(spec, decision.ask, placement) for placement in units]
 
-    def _instance(self, spec: GpuSpecification, placement: Placement) -> Instance:
+    def _instance(self, spec: GpuSpecification, ask: Ask, placement: Placement) -> Instance:
         name, cluster = self.ref.name, placement.cluster
         namespace = self.function.spec.namespace or instance_namespace(name, spec.id, placement.index)
-        key = UnitKey(WorkloadKind.FUNCTION, name, f"{spec.id}-{placement.index}", cluster)
+        key = unit_key(ask, placement)
         document = self.context.clusters[cluster].document.spec
         overlays = self.source.overlays
         content = content_key(
@@ -130,7 +127,7 @@ class _Planner:
             document.namespaceTemplate.model_dump(mode="json"),
             manifests=self.source.manifests,
         )
-        return Instance(spec, placement, namespace, key, content, demand(self.context, spec, cluster))
+        return Instance(spec, placement, namespace, key, content, demand(ask, placement))
 
     def check(self) -> None:
         for position, spec in enumerate(self.deployment.spec.gpuSpecifications):

@@ -6,6 +6,7 @@ workload's name: a file that cannot be read then holds a known workload, and nev
 
 from __future__ import annotations
 
+import difflib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from gitops.model.identity import WorkloadKind, WorkloadRef
 from gitops.model.trees import EntryKind, TreeEntry
 from gitops.plan import codes
 from gitops.plan.naming import folded
+from gitops.policy import codes as policy_codes
 
 REPOSITORY_FILE = "gitops.yaml"
 CLUSTERS = "clusters"
@@ -31,6 +33,12 @@ OURS = frozenset({REPOSITORY_FILE, CLUSTERS, POLICIES, OPERATORS, *FOLDERS})
 """First parts of the paths that are read; everything else in the repository is none of our business."""
 
 DOCUMENT_FILES = {"function.yaml": "functions", "bundle.yaml": "bundles", "task.yaml": "tasks"}
+MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
+"""Files that a folder entry reads (JSON is YAML)."""
+
+_LONGEST_NAME = 32
+"""Characters of a folder's name that are compared with ours."""
+
 HARMLESS = frozenset({".gitkeep", ".gitignore", ".gitattributes", ".editorconfig", "CODEOWNERS", "OWNERS"})
 
 
@@ -73,7 +81,7 @@ def is_prose(path: str) -> bool:
     """Files that people keep beside manifests and that are never read: notes, licences, Git's own."""
     name = path.rpartition("/")[2]
     if name.startswith(("README", "LICENSE")):
-        return not name.endswith((".yaml", ".yml", ".json"))
+        return not name.endswith(MANIFEST_ENDINGS)
     return name in HARMLESS or name.endswith((".md", ".txt", ".adoc", ".rst"))
 
 
@@ -83,6 +91,15 @@ def read_layout(entries: Iterable[TreeEntry]) -> Layout:
     for entry in entries:
         sorter.add(entry)
     return sorter.result()
+
+
+def _looks_like(folder: str) -> str:
+    """The folder of ours that this one is probably meant to be: other case, one of them, or a slip."""
+    name = folder.casefold()
+    if name == "policy":
+        return POLICIES
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], sorted(OURS - {REPOSITORY_FILE}), n=1, cutoff=0.85)
+    return close[0] if close else ""
 
 
 class _Sorter:
@@ -98,6 +115,7 @@ class _Sorter:
         self.broken_installs: set[str] = set()
         self.whole = True
         self.policies_whole = True
+        self.elsewhere: set[str] = set()
         self.seen: dict[str, str] = {}
         self.prefix = "\0"  # of the folder that the last entry was in, and its files
         self.current: dict[str, TreeEntry] = {}
@@ -110,6 +128,7 @@ class _Sorter:
             return
         parts = entry.path.split("/")
         if parts[0] not in OURS:
+            self._elsewhere(entry, parts[0] if len(parts) > 1 else "")
             if parts[-1] in DOCUMENT_FILES and entry.kind is EntryKind.FILE:
                 self.hidden(codes.MISPLACED, f"{parts[-1]} belongs into {DOCUMENT_FILES[parts[-1]]}/<name>/", entry)
             return
@@ -142,6 +161,14 @@ class _Sorter:
         """An error that may hide which workloads or clusters exist."""
         self.findings.append(finding(code, message, Origin(entry.path)))
         self.whole = False
+
+    def _elsewhere(self, entry: TreeEntry, folder: str) -> None:
+        """A folder that is not ours and may be meant: told once, at its first YAML or JSON file."""
+        if folder and folder not in self.elsewhere and entry.path.endswith(MANIFEST_ENDINGS):
+            self.elsewhere.add(folder)
+            if meant := _looks_like(folder):
+                message = f"{folder}/ is not read; did you mean {meant}/?"
+                self.findings.append(finding(policy_codes.LIKE_A_FOLDER, message, Origin(entry.path)))
 
     def _case(self, path: str) -> None:
         key = folded(path)

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gitops.plan.layout import WorkloadFolder
-
-MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
-"""Files that a folder entry reads (JSON is YAML)."""
+from gitops.plan.layout import MANIFEST_ENDINGS, WorkloadFolder
 
 _REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*::?|^[^/]*@[^/]*:|://")
 

@@ -5,6 +5,7 @@ A task is compiled like a function and has one specification and no counts: it r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gitops.manifests.lines import Path
@@ -20,6 +21,7 @@ from gitops.plan.chains import Chains, Overlays
 from gitops.plan.instance_objects import base_digest, demand, gate, instance_objects
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import task_namespace
+from gitops.plan.placing import ask_of, declared_kinds, placement_problems, unit_key, units_of
 from gitops.plan.resolving import resolve_files
 from gitops.plan.units import Unit
 from gitops.plan.workloads import (
@@ -34,8 +36,8 @@ from gitops.plan.workloads import (
     target_problems,
     unknown_clusters,
 )
-from gitops.policy import codes as policy_codes
-from gitops.policy.placement import NO_PINS, Pins, Selection, eligible, place, place_on_each
+from gitops.policy.allocation import Ask, Decision
+from gitops.policy.placement import Pins
 
 TASK_FILE = "task.yaml"
 SPECIFICATION = ""
@@ -64,6 +66,7 @@ class TaskPlan:
     units: tuple[tuple[UnitKey, str], ...] = ()
     findings: tuple[Finding, ...] = ()
     demands: tuple[Demand, ...] = ()
+    kept: tuple[UnitKey, ...] = ()  # live ones that stay as they are
 
 
 def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
@@ -93,8 +96,19 @@ def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
     return TaskSource(folder, tuple(findings), task, document, files.manifests, overlays, usable)
 
 
-def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> TaskPlan:
-    """Decide on which clusters the task runs. Costs no parsing."""
+def ask_task(context: Context, source: TaskSource, pins: Pins) -> tuple[Ask, ...]:
+    """What the task asks for: one specification."""
+    task = source.task
+    if task is None:
+        return ()
+    kinds = declared_kinds(context, source.folder, source.manifests)
+    spec = task.spec.gpuSpecification
+    operators = task.spec.operatorTypes or ()
+    return (ask_of(context, source.folder.ref, spec, operators=operators, kinds=kinds, pins=pins),)
+
+
+def plan_task(context: Context, source: TaskSource, decisions: Sequence[Decision]) -> TaskPlan:
+    """The task on the clusters that were decided on. Costs no parsing."""
     task, document, ref = source.task, source.document, source.folder.ref
     if task is None or document is None or source.overlays is None or not source.usable:
         return TaskPlan()
@@ -110,27 +124,16 @@ def plan_task(context: Context, source: TaskSource, pins: Pins = NO_PINS) -> Tas
     listed: list[tuple[str, Path]] = [(name, (*_AT, "clusters", i)) for i, name in enumerate(target.clusters)]
     listed += [(name, ("spec", "clusterPatches", name)) for name in sorted(spec.clusterPatches)]
     findings += unknown_clusters(listed, context, lines=document.lines, file=document.file, workload=ref)
-    types = context.registry.types
-    implied = [types[name].spec.clusterAttribute for name in spec.operatorTypes or ()]
-    fits = eligible(Selection.of(target, implied=implied), context.documents, context.versions)
-    hidden = context.unreadable | (fits.unversioned if context.unusable_installs else frozenset())
-    if not fits.clusters and not hidden:
-        say(policy_codes.NO_CLUSTER, f"no cluster for {ref}: {fits.why_none()}", _AT)
-    chosen = (
-        place_on_each(count=1, clusters=fits.clusters)
-        if target.perCluster
-        else place(
-            workload=ref,
-            spec_id=SPECIFICATION,
-            count=1,
-            clusters=fits.clusters,
-            pins=pins.get((ref, SPECIFICATION), {}),
-            place_new=not hidden,
-        )
+    (decision,) = decisions
+    for code, message, path in placement_problems(context, decision):
+        say(code, message, (*_AT, *path))
+    chosen, kept = units_of(decision)
+    return TaskPlan(
+        units=tuple(_key(context, source, task, source.overlays, placement.cluster) for placement in chosen),
+        findings=tuple(findings),
+        demands=tuple(demand(decision.ask, placement) for placement in chosen),
+        kept=tuple(unit_key(decision.ask, placement) for placement in kept),
     )
-    units = [_key(context, source, task, source.overlays, placement.cluster) for placement in chosen]
-    demands = tuple(demand(context, target, placement.cluster) for placement in chosen)
-    return TaskPlan(tuple(units), tuple(findings), demands)
 
 
 def _key(
@@ -198,4 +201,4 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
     findings += [*chains.findings, *chains.pods.findings()]
     if any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult((), tuple(findings))
-    return WorkloadResult(tuple(units), tuple(findings), plan.demands)
+    return WorkloadResult(tuple(units), tuple(findings), plan.demands, plan.kept)

@@ -14,6 +14,7 @@ from gitops.model.findings import Finding, Origin
 from gitops.model.identity import Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.model.repositories import Repository
 from gitops.overlays.provenance import Provenance
+from gitops.policy.allocation import Decision
 from gitops.policy.verdicts import Verdict
 
 RECONCILER_LABEL = "gitops/reconciler"
@@ -115,6 +116,10 @@ class Compilation:
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What held workloads name at this commit, where all of it can be read: it may have moved there."""
+    kept: frozenset[UnitKey] = frozenset()
+    """Live units that stay as they are, neither changed nor removed: their operator may not be used there."""
+    decisions: tuple[Decision, ...] = ()
+    """Why each specification is where it is."""
 
     def judged(self) -> Iterator[tuple[Unit, DesiredObject, Verdict]]:
         """Every object of every unit, refused ones too, with its verdict; one that nobody asked for is unverified."""

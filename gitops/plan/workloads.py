@@ -13,21 +13,20 @@ from gitops.model.catalogue import finding
 from gitops.model.clusters import Cluster
 from gitops.model.documents import Document
 from gitops.model.findings import Finding, Origin
-from gitops.model.identity import ClusterName, ObjectRef, WorkloadRef
+from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.model.patches import Patch, patch_path
 from gitops.model.serving import Base, GpuTarget
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
 from gitops.plan.building import CleanObject
 from gitops.plan.explaining import Trace
-from gitops.plan.layout import WorkloadFolder
+from gitops.plan.layout import MANIFEST_ENDINGS, WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.naming import refused_for_function
-from gitops.plan.paths import MANIFEST_ENDINGS
 from gitops.plan.units import Mode, Unit
 from gitops.policy import codes as policy_codes
 from gitops.policy.facts import NO_FACTS, NOTHING_KNOWN, ClusterFacts, Facts
-from gitops.policy.placement import Versions
+from gitops.policy.placement import Candidates, Selection, Versions, candidates
 from gitops.policy.registry import OperatorRegistry, gvk_of
 from gitops.policy.validation import DEFAULT, WITHOUT_CHOICE, ValidationRules, refused_extra
 
@@ -68,6 +67,9 @@ class Context:
     unusable_installs: frozenset[str] = frozenset()  # files that would say more of them
     facts: Facts = field(default_factory=lambda: NO_FACTS)  # what clusters tell of themselves
     trace: Trace | None = None  # keeps what overlays overrode
+    kinds: dict[tuple[WorkloadRef, bytes], frozenset[GroupVersionKind]] = field(default_factory=dict)
+    """Of the manifests of a workload's folder at this content, where they were needed: read once."""
+    _candidates: dict[Selection, Candidates] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def documents(self) -> dict[str, Cluster]:
@@ -92,6 +94,12 @@ class Context:
     def facts_of(self, cluster: ClusterName) -> ClusterFacts:
         return self.facts.get(cluster, NOTHING_KNOWN)
 
+    def candidates(self, selection: Selection) -> Candidates:
+        """What every cluster is to a selection; many workloads ask the same."""
+        if selection not in self._candidates:
+            self._candidates[selection] = candidates(selection, self.documents, self.versions, self.facts)
+        return self._candidates[selection]
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -109,6 +117,7 @@ class WorkloadResult:
     units: tuple[Unit, ...] = ()
     findings: tuple[Finding, ...] = ()
     demands: tuple[Demand, ...] = field(default=())
+    kept: tuple[UnitKey, ...] = ()  # live units that stay as they are: neither changed nor removed
     named: frozenset[ObjectRef] | None = None  # what its files name, errors or not; None when that cannot be read
 
 

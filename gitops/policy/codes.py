@@ -34,7 +34,7 @@ FOREIGN_ACCOUNT = define(
     "GO4004",
     E,
     "The cluster belongs to another account",
-    "spec.tenancy.ncaId of the cluster must equal the repository's.",
+    "spec.tenancy.ncaId of the cluster and spec.ncaId of gitops.yaml must be equal to the letter, or both left out.",
     example="`tenancy: {ncaId: other}`",
 )
 NOT_PLACED = define(
@@ -58,6 +58,71 @@ TWO_VERSIONS = define(
     "Two versions of one operator on one cluster",
     "Keep one of the documents for each operator and cluster.",
     example="two OperatorInstalls of dynamo, 1.2.1 and 1.5.0, that both select dgx-a",
+)
+
+CAPACITY_WAITS = define(
+    "GO4008",
+    W,
+    "An instance waits for GPUs",
+    "Nothing new is placed beyond the GPUs that Cluster documents declare. Free some, raise spec.gpus[].capacity, or "
+    "lower minInstances.",
+    example="five instances of 2 GPUs, and one cluster with `capacity: 8`",
+)
+TOO_MANY_INSTANCES = define(
+    "GO4009",
+    E,
+    "More instances than a repository may have",
+    "Lower minInstances or select fewer clusters. Until then what runs stays as it is.",
+    example="`minInstances: 1000` with `perCluster: true` in eleven specifications",
+)
+CLUSTER_CLOSED = define(
+    "GO4010",
+    W,
+    "An instance waits, since no cluster that may have it can take it now",
+    "See the reasons. What lives there already stays.",
+    example="the only cluster with H100 does not serve DynamoGraphDeployment",
+)
+OTHER_VERSION = define(
+    "GO4011",
+    W,
+    "Another version of an operator runs than is expected",
+    "Correct the OperatorInstall, or install what it says. Until then what really runs counts.",
+    example="an OperatorInstall of dynamo 1.5.0 for a cluster that runs 1.2.1",
+)
+OPERATOR_REFUSED = define(
+    "GO4012",
+    W,
+    "What runs is held, since its operator may not be used there",
+    "Nothing new goes there, and what is there is neither changed nor removed. `gitops rbac check` shows the rights.",
+    example="the role of an operator on dgx-a has a wildcard, and a function runs there",
+)
+UNDECLARED = define(
+    "GO4013",
+    W,
+    "Instances that run are deleted, since nothing declares them any more",
+    "If that is not meant, put the GPU specification back under its old id.",
+    example="`id: h100` renamed to `id: gpu`, while instances of h100 run",
+)
+VERSION_UNMET = define(
+    "GO4014",
+    W,
+    "What runs has another version of its operator than operatorVersions asks for",
+    "It stays where it is. Move it by clusters, regions or attributes, or change the range.",
+    example='`operatorVersions: {dynamo: ">=1.5"}`, and an instance on a cluster with 1.2.1',
+)
+SAME_CREDENTIALS = define(
+    "GO4015",
+    E,
+    "Two clusters with one name of credentials",
+    "They would be one cluster under two names: remove one document, or correct its spec.credentials.",
+    example="`credentials: dgx-a` in `clusters/dgx-a.yaml` and in `clusters/dgx-b.yaml`",
+)
+LIKE_A_FOLDER = define(
+    "GO4016",
+    W,
+    "A folder whose name looks like one of ours",
+    "It is not read. Rename it, or ignore this.",
+    example="`policy/` instead of `policies/`",
 )
 
 # -- objects ----------------------------------------------------------------------------------------------------------

@@ -1,46 +1,24 @@
-"""Placement: which clusters an instance may run on, and on which one it does. Pure; the same answer everywhere.
+"""Placement: what each cluster is to a workload. Pure; the same answer everywhere. Who gets which place is decided in
+allocation.py.
 
-Rules: `minInstances` is the total over all eligible clusters, spread by fewest
-instances, then by rendezvous hash, so that no state is needed to agree; index i is stable, scaling down removes the
-highest. A live instance is a pin: a new cluster moves nothing.
+Two kinds of reasons, which must not be mixed (I1, nothing that is known badly moves or deletes anything):
+
+- What Git says of the workload and of the cluster (names, regions, attributes, GPUs) decides where instances *may* be.
+  One that lives where it may not be any more leaves.
+- What is found out about a cluster (versions of operators, served kinds, rights, room, its mode) decides only where
+  *new* instances go. What lives there stays, whatever becomes known or unknown.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from gitops.model.clusters import Cluster
-from gitops.model.identity import ClusterName, WorkloadRef
+from gitops.model.identity import ClusterName, GroupVersionKind, UnitKey, WorkloadRef
 from gitops.model.serving import GpuTarget
 from gitops.model.versions import satisfies
-
-Pins = Mapping[tuple[WorkloadRef, str], Mapping[int, ClusterName]]
-"""Where instances live: (workload, id of the GPU specification) → index → cluster; from the live parents."""
-
-NO_PINS: Pins = {}
-
-Versions = Mapping[tuple[ClusterName, str], str]
-"""Version of an operator by cluster and operator type."""
-
-NO_VERSIONS: Versions = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Eligibility:
-    """Clusters that may run something, sorted, and for each other one the reason why it may not. Of those that are
-    `unversioned` the reason is only that nothing says which version of an operator they have."""
-
-    clusters: tuple[ClusterName, ...]
-    refused: Mapping[ClusterName, str]
-    unversioned: frozenset[ClusterName] = frozenset()
-
-    def why_none(self) -> str:
-        """One sentence for the case that no cluster is left."""
-        if not self.refused:
-            return "there is no cluster"
-        return "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refused.items()))
+from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,113 +29,189 @@ class Placement:
     cluster: ClusterName
 
 
+Pins = Mapping[tuple[WorkloadRef, str], frozenset[Placement]]
+"""What lives where: (workload, id of the GPU specification) → instances; from the live parents. A task or bundle has
+no specification by name and one instance on a cluster, number 0."""
+
+NO_PINS: Pins = {}
+
+Versions = Mapping[tuple[ClusterName, str], str]
+"""Version of an operator by cluster and operator type."""
+
+MOST_DIGITS = 9
+"""Of an instance's index. Longer ones are not ours, and int() refuses thousands of them."""
+
+
+def pins_of(parents: Iterable[UnitKey]) -> Pins:
+    """Pins by the units that have a parent. Names that are none of ours are left out."""
+    pins: dict[tuple[WorkloadRef, str], set[Placement]] = {}
+    for key in parents:
+        spec_id, dash, index = key.instance.rpartition("-")
+        if not key.instance:
+            pins.setdefault((key.workload, ""), set()).add(Placement(0, key.cluster))
+        elif dash and index.isascii() and index.isdecimal() and len(index) <= MOST_DIGITS:
+            pins.setdefault((key.workload, spec_id), set()).add(Placement(int(index), key.cluster))
+    return {place: frozenset(found) for place, found in pins.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a workload asks of a cluster. Empty lists ask nothing; regions, attributes, GPU and instance type compare
-    without case, as NVCF's API does."""
+    """What a workload asks of a cluster. Empty fields ask nothing; of clusters and regions one must match, of
+    attributes all; regions, attributes, GPU and instance type compare without case, as in NVCF's API."""
 
-    clusters: Sequence[str] = ()
-    regions: Sequence[str] = ()
-    attributes: Sequence[str] = ()
+    clusters: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
     gpu: str | None = None
     instance_type: str | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)  # operator type → range
+    versions: tuple[tuple[str, str], ...] = ()  # operator type, range
+    operators: tuple[str, ...] = ()  # types whose kinds it uses
+    kinds: frozenset[GroupVersionKind] = frozenset()  # that it declares; empty: not looked at
 
     @classmethod
-    def of(cls, spec: GpuTarget, *, implied: Iterable[str]) -> Selection:
-        """From a GPU specification and the attributes that its operators imply."""
-        attributes = [*spec.attributes, *implied]
-        return cls(spec.clusters, spec.regions, attributes, spec.gpu, spec.instanceType, spec.operatorVersions)
+    def of(
+        cls,
+        spec: GpuTarget,
+        *,
+        implied: Iterable[str],
+        operators: Iterable[str] = (),
+        kinds: frozenset[GroupVersionKind] = frozenset(),
+    ) -> Selection:
+        """From a GPU specification, the attributes that its operators imply, and what it declares."""
+        return cls(
+            tuple(spec.clusters),
+            tuple(spec.regions),
+            (*spec.attributes, *implied),
+            spec.gpu,
+            spec.instanceType,
+            tuple(sorted(spec.operatorVersions.items())),
+            tuple(sorted(operators)),
+            kinds,
+        )
 
 
-def eligible(selection: Selection, clusters: Mapping[str, Cluster], versions: Versions = NO_VERSIONS) -> Eligibility:
-    """Which of the declared clusters satisfy a selection; `versions` are those of the operators on each."""
-    found: list[ClusterName] = []
-    refused: dict[ClusterName, str] = {}
-    unversioned: set[ClusterName] = set()
-    for name in sorted(map(ClusterName, clusters)):
-        reason = _refusal(selection, name, clusters[name]) or _version_refusal(selection, name, versions)
-        if reason is not None:
-            refused[name] = reason
-        elif missing := [o for o in sorted(selection.versions) if (name, o) not in versions]:
-            refused[name] = f"no OperatorInstall says which version of {missing[0]} it has"
-            unversioned.add(name)
-        else:
-            found.append(name)
-    return Eligibility(tuple(found), refused, frozenset(unversioned))
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What one cluster is to a selection, with all reasons against it.
+
+    `unfit`: by what Git says it may not have it. `unmet`: its operators are not of the wanted versions; `unversioned`
+    when that is because nothing tells a version. `closed`: nothing new can go there as the cluster is now; with
+    `barred` because the operator may not be used there at all. A paused one is chosen last: nothing is written there.
+    """
+
+    cluster: ClusterName
+    unfit: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    unversioned: bool = False
+    barred: bool = False
+    paused: bool = False
+    gpus: int = 0  # that one instance takes there
+
+    @property
+    def fits(self) -> bool:
+        """May have it: what lives there stays."""
+        return not self.unfit
+
+    @property
+    def open(self) -> bool:
+        """May get a new one."""
+        return not (self.unfit or self.unmet or self.closed)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return (*self.unfit, *self.unmet, *self.closed)
 
 
-def _refusal(selection: Selection, name: str, cluster: Cluster) -> str | None:
+Candidates = tuple[Candidate, ...]
+"""Every declared cluster, sorted by name."""
+
+
+def candidates(
+    selection: Selection, clusters: Mapping[str, Cluster], versions: Versions | None = None, facts: Facts | None = None
+) -> Candidates:
+    """What every declared cluster is to the selection. `versions` are those of operators, by whatever tells them."""
+    return tuple(
+        _candidate(selection, name, clusters[name], versions or {}, (facts or {}).get(name, NOTHING_KNOWN))
+        for name in sorted(map(ClusterName, clusters))
+    )
+
+
+def why_none(found: Candidates) -> str:
+    """One sentence for the case that no cluster is left."""
+    if not found:
+        return "there is no cluster"
+    return "; ".join(f"{c.cluster}: {', '.join(c.reasons)}" for c in found if c.reasons)
+
+
+def _candidate(
+    selection: Selection, name: ClusterName, cluster: Cluster, versions: Versions, known: ClusterFacts
+) -> Candidate:
+    unmet, unversioned = _unmet(selection, name, versions)
+    barred = [f"{o} may not be used there: {known.refused[o]}" for o in selection.operators if o in known.refused]
+    return Candidate(
+        cluster=name,
+        unfit=tuple(_unfit(selection, name, cluster)),
+        unmet=unmet,
+        closed=(*barred, *_not_served(selection, known)),
+        unversioned=unversioned,
+        barred=bool(barred),
+        paused=cluster.spec.mode == "paused",
+        gpus=gpus_of_instance(selection, cluster),
+    )
+
+
+def _unfit(selection: Selection, name: str, cluster: Cluster) -> Iterator[str]:
     spec = cluster.spec
     if selection.clusters and name not in selection.clusters:
-        return "not listed under clusters"
-    if selection.regions and (spec.region is None or spec.region.casefold() not in map(_fold, selection.regions)):
-        return f"its region is {spec.region or 'not set'}"
-    have = set(map(_fold, spec.attributes))
-    if missing := sorted({attribute for attribute in selection.attributes if _fold(attribute) not in have}):
-        return f"lacks attribute {', '.join(missing)}"
+        yield "not listed under clusters"
+    if selection.regions and (spec.region is None or spec.region.casefold() not in _folded(selection.regions)):
+        yield f"its region is {spec.region or 'not set'}"
+    have = _folded(spec.attributes)
+    if missing := sorted({attribute for attribute in selection.attributes if attribute.casefold() not in have}):
+        yield f"lacks attribute {', '.join(missing)}"
     if selection.gpu is None:
-        return None
-    gpus = [gpu for gpu in spec.gpus if gpu.name.casefold() == selection.gpu.casefold()]
-    if not gpus:
-        return f"has no GPU {selection.gpu}"
-    if selection.instance_type is not None:
-        wanted = selection.instance_type.casefold()
-        if not any(kind.name.casefold() == wanted for gpu in gpus for kind in gpu.instanceTypes):
-            return f"has no instance type {selection.instance_type}"
-    return None
+        return
+    gpu = next((g for g in spec.gpus if g.name.casefold() == selection.gpu.casefold()), None)
+    if gpu is None:
+        yield f"has no GPU {selection.gpu}"
+        return
+    offered = _folded(kind.name for kind in gpu.instanceTypes)
+    if selection.instance_type is not None and selection.instance_type.casefold() not in offered:
+        yield f"has no instance type {selection.instance_type}"
 
 
-def _fold(text: str) -> str:
-    return text.casefold()
-
-
-def _version_refusal(selection: Selection, name: ClusterName, versions: Versions) -> str | None:
-    """Of the versions that are known."""
-    for operator, wanted in sorted(selection.versions.items()):
+def _unmet(selection: Selection, name: ClusterName, versions: Versions) -> tuple[tuple[str, ...], bool]:
+    unmet: list[str] = []
+    unknown = False
+    for operator, wanted in selection.versions:
         version = versions.get((name, operator))
-        if version is not None and not satisfies(version, wanted):
-            return f"its {operator} {version} is not {wanted}"
-    return None
+        if version is None:
+            unmet.append(f"nothing says which version of {operator} it has")
+            unknown = True
+        elif not satisfies(version, wanted):
+            unmet.append(f"its {operator} {version} is not {wanted}")
+    return tuple(unmet), unknown
 
 
-def place(
-    *,
-    workload: WorkloadRef,
-    spec_id: str,
-    count: int,
-    clusters: Iterable[ClusterName],
-    pins: Mapping[int, ClusterName],
-    keep_pins_on: Iterable[ClusterName] = (),
-    place_new: bool = True,
-) -> tuple[Placement, ...]:
-    """Where instances 0…count-1 run, sorted by index.
-
-    `clusters` are the eligible ones. A pin holds while its cluster is eligible or in `keep_pins_on` (clusters whose
-    document cannot be read now: their instances stay). With `place_new` False an index without such a pin is left out.
-    """
-    candidates = sorted(set(clusters))
-    keep = {*candidates, *keep_pins_on}
-    placed = {index: pins[index] for index in range(count) if index in pins and pins[index] in keep}
-    load = dict.fromkeys(candidates, 0)
-    for cluster in placed.values():
-        if cluster in load:
-            load[cluster] += 1
-    if place_new and candidates:
-        for index in range(count):
-            if index not in placed:
-                chosen = min(candidates, key=lambda c: (load[c], -_weight(workload, spec_id, index, c), c))
-                placed[index] = chosen
-                load[chosen] += 1
-    return tuple(Placement(index, placed[index]) for index in sorted(placed))
+def _not_served(selection: Selection, known: ClusterFacts) -> Iterator[str]:
+    missing = sorted(str(kind) for kind in selection.kinds if known.serves(kind) is False)
+    if missing:
+        yield f"does not serve {', '.join(missing)}"
 
 
-def place_on_each(*, count: int, clusters: Iterable[ClusterName]) -> tuple[Placement, ...]:
-    """`perCluster: true`: instances 0…count-1 on every eligible cluster."""
-    return tuple(sorted(Placement(index, cluster) for cluster in set(clusters) for index in range(count)))
+def gpus_of_instance(selection: Selection, cluster: Cluster) -> int:
+    """GPUs that one instance takes there: those of its instance type, else one; none where no GPU is asked for."""
+    if selection.gpu is None:
+        return 0
+    wanted = (selection.gpu.casefold(), (selection.instance_type or "").casefold())
+    sizes = {
+        (gpu.name.casefold(), kind.name.casefold()): kind.gpusPerInstance
+        for gpu in cluster.spec.gpus
+        for kind in gpu.instanceTypes
+    }
+    return sizes.get(wanted, 1)
 
 
-def _weight(workload: WorkloadRef, spec_id: str, index: int, cluster: str) -> int:
-    """Rendezvous (highest random weight) hashing: every reader ranks the clusters alike without shared state."""
-    text = "\0".join((str(workload), spec_id, str(index), cluster))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+def _folded(texts: Iterable[str]) -> set[str]:
+    return {text.casefold() for text in texts}

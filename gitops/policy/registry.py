@@ -77,6 +77,7 @@ class OperatorRegistry:
     """Kinds of no operator type that validation policies may allow: the daemon's settings say which."""
     policy_digest: bytes = field(init=False)
     _kinds: Mapping[GroupVersionKind, OperatorKind] = field(init=False, repr=False)
+    _owners: Mapping[GroupVersionKind, str] = field(init=False, repr=False)
     _scopes: Mapping[GroupKind, bool] = field(init=False, repr=False)
     _rules: Mapping[GroupKind, KindRules] = field(init=False, repr=False)
     _pods: Mapping[GroupVersionKind, tuple[PodTemplate, ...]] = field(init=False, repr=False)
@@ -93,6 +94,8 @@ class OperatorRegistry:
             for name, t in self.types.items()
         }
         object.__setattr__(self, "_kinds", kinds)
+        owners = {gvk_of(k): name for name, t in self.types.items() for k in t.spec.kinds}
+        object.__setattr__(self, "_owners", owners)
         object.__setattr__(self, "_scopes", scopes)
         object.__setattr__(self, "_rules", _by_kind(self.types.values()))
         object.__setattr__(self, "_pods", _pods_by_kind(self.types.values()))
@@ -150,6 +153,10 @@ class OperatorRegistry:
     def kind(self, gvk: GroupVersionKind) -> OperatorKind | None:
         """The operator kind of exactly this group, version and kind; None when no operator type has it."""
         return self._kinds.get(gvk)
+
+    def types_of(self, kinds: Iterable[GroupVersionKind]) -> frozenset[str]:
+        """Operator types whose own kinds are among these."""
+        return frozenset(self._owners[gvk] for gvk in kinds if gvk in self._owners)
 
     def namespaced(self, kind: GroupKind) -> bool | None:
         """Scope of a kind that the registry mentions; None for others."""

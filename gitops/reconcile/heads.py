@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from gitops.model.catalogue import finding
@@ -21,7 +21,7 @@ from gitops.plan.parents import ParentRecord
 from gitops.plan.pruning import Consent
 from gitops.plan.units import Compilation, Mode, Unit
 from gitops.policy.facts import Facts
-from gitops.policy.placement import Pins
+from gitops.policy.placement import pins_of
 from gitops.reconcile.state import Assignment
 from gitops.source.errors import SourceError
 from gitops.source.sources import Source
@@ -64,6 +64,7 @@ class Head:
             commit=self.commit,
             units={key: unit for key, unit in self.units.items() if key.cluster == name},
             held=held,
+            kept=frozenset(key for key in self.compilation.kept if key.cluster == name),
             complete=self.compilation.complete,
             consent=consent,
             adopt=repository is None or repository.spec.adopt == "always",
@@ -77,20 +78,6 @@ def kinds_of(compilation: Compilation, cluster: ClusterName) -> frozenset[GroupV
     """Kinds that are declared for a cluster, also in what is refused there or not run."""
     units = {**compilation.units, **compilation.refused, **compilation.not_run}
     return frozenset(o.gvk for key, unit in units.items() if key.cluster == cluster for o in unit.objects)
-
-
-MOST_DIGITS = 9
-"""Of an instance's index. Longer ones are not ours, and int() refuses thousands of them."""
-
-
-def pins_of(parents: Iterable[UnitKey]) -> Pins:
-    """Where instances live now: (workload, specification id) → index → cluster."""
-    pins: dict[tuple[WorkloadRef, str], dict[int, ClusterName]] = defaultdict(dict)
-    for key in sorted(parents):
-        spec_id, dash, index = key.instance.rpartition("-")
-        if dash and index.isdecimal() and len(index) <= MOST_DIGITS:
-            pins[(key.workload, spec_id)].setdefault(int(index), key.cluster)
-    return pins
 
 
 def _claims(units: Mapping[UnitKey, Unit], kept: Mapping[UnitKey, Unit]) -> list[Finding]:
@@ -135,11 +122,10 @@ class Heads:
         compilation = await self._source.call(
             self._compiler.compile, tree, pins=pins_of(parents), unheard=unheard, facts=facts
         )
-        refused = compilation.refused
         held, named, collisions = set(compilation.held), dict(compilation.named), list[Finding]()
         while True:
             units = {key: unit for key, unit in compilation.units.items() if key.workload not in held}
-            kept = await self._kept(units.keys(), held, refused, compilation.complete, parents)
+            kept = await self._kept(units.keys(), held, compilation, parents)
             claims = _claims(units, kept)
             if not claims:
                 break
@@ -156,13 +142,13 @@ class Heads:
         self,
         present: Collection[UnitKey],
         held: Collection[WorkloadRef],
-        refused: Collection[UnitKey],
-        complete: bool,
+        compilation: Compilation,
         parents: Mapping[UnitKey, ParentRecord],
     ) -> dict[UnitKey, Unit]:
-        """The last good units of what is held or refused, or of all that is absent from an incomplete compile."""
-        absent = {k for k in {*self._good, *parents} if k not in present}
-        missing = {k for k in absent if k.workload in held or k in refused or not complete}
+        """The last good units of what is held, refused or kept, or of all that is absent from an incomplete compile."""
+        absent = {*self._good, *parents} - set(present)
+        stays = {*compilation.refused, *compilation.kept}
+        missing = {k for k in absent if k.workload in held or k in stays or not compilation.complete}
         kept = {key: unit for key in sorted(missing) if (unit := self._last(key, parents.get(key))) is not None}
         forgotten = {key: parents[key] for key in missing if key not in kept and key in parents}
         return kept | await self._last_good(forgotten, parents)

@@ -89,11 +89,13 @@ class Assignment:
     adopt: bool = True  # objects that exist and carry no owner marks are taken over
     named: frozenset[ObjectRef] = frozenset()  # what held workloads name at the head
     opaque: frozenset[WorkloadRef] = frozenset()  # held, and what they name cannot be read
+    kept: frozenset[UnitKey] = frozenset()  # stay as they are: their operator may not be used here
     mode: Mode = Mode.ENFORCE  # of the cluster: all there is to say of a unit that Git no longer declares
 
     def may_remove(self, key: UnitKey) -> bool:
         """A unit that is not in `units` may go only when the compile could have seen it (I1)."""
-        return self.complete and key not in self.units and key.workload not in self.held
+        stays = key in self.units or key in self.kept or key.workload in self.held
+        return self.complete and not stays
 
 
 class ClusterState:
@@ -169,6 +171,8 @@ class ClusterState:
             return "it is declared"
         if key.workload in assignment.held:
             return "its workload has errors and stays as it is"
+        if key in assignment.kept:
+            return "its operator may not be used here, and it stays as it is"
         if ref in assignment.named:
             return "a workload with errors names it"
         if key.kind is WorkloadKind.BUNDLE:
@@ -211,7 +215,7 @@ class ClusterState:
 def _holding(assignment: Assignment) -> tuple[object, ...]:
     """What decides on what is held back."""
     a = assignment
-    return (a.adopt, a.consent, a.held, a.named, a.opaque, a.complete, a.mode)
+    return (a.adopt, a.consent, a.held, a.named, a.opaque, a.kept, a.complete, a.mode)
 
 
 def _differs(old: Unit | None, new: Unit) -> bool:

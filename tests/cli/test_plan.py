@@ -50,3 +50,32 @@ def test_clusters_without_credentials_cannot_be_asked(gitops: Any, template: Pat
     assert "cannot be asked" in result.out
     body = json.loads(gitops("plan", template, "--credentials-dir", tmp_path / "none", "-f", "json").out)
     assert set(body["unreachable"]) == {"dgx-a", "dgx-b"}
+
+
+def test_every_cluster_says_why_it_was_chosen_or_not(gitops: Any, template: Path) -> None:
+    deployment = template / "functions/llama-chat/deployment.yaml"
+    deployment.write_text(
+        deployment.read_text().replace("minInstances: 2", "minInstances: 1\n      regions: [us-east]")
+    )
+    out = gitops("plan", template).out
+    assert out.index("placement") < out.index("dgx-a  (")
+    part = out[out.index("function/llama-chat h100  1 of 1 instance") : out.index("task/warm-cache  ")]
+    assert "dgx-a  no: its region is eu-north" in part
+    assert "dgx-b  0 new" in part
+    assert "bundle/platform-base" not in out[out.index("placement") : out.index("dgx-a  (")]
+    body = json.loads(gitops("plan", template, "-f", "json", "--cluster", "dgx-a").out)
+    chosen = {p["workload"]: p["clusters"] for p in body["placement"]}
+    assert chosen["function/llama-chat"] == {
+        "dgx-a": {"live": [], "new": [], "leaving": [], "fits": False, "reasons": ["its region is eu-north"]}
+    }
+    assert chosen["bundle/platform-base"]["dgx-a"]["new"] == [0]
+
+
+def test_what_may_live_on_a_cluster_that_cannot_be_asked_is_not_placed_elsewhere(
+    gitops: Any, template: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "none").mkdir()
+    body = json.loads(gitops("plan", template, "--credentials-dir", tmp_path / "none", "-f", "json").out)
+    (embed,) = [p for p in body["placement"] if p["workload"] == "function/embed"]
+    assert embed["waitsFor"] == ["cluster dgx-a", "cluster dgx-b"]
+    assert not [key for key in body["units"] if key.startswith("function/")]

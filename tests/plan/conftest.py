@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops.model.identity import Commit
+from gitops.model.identity import Commit, UnitKey
 from gitops.model.trees import EntryKind, TreeEntry
 from gitops.plan.compiling import Compiler
 from gitops.plan.units import Compilation
+from gitops.policy.placement import pins_of
 from gitops.policy.registry import OperatorRegistry
 
 REPOSITORY = """\
@@ -216,9 +217,10 @@ def compiler() -> Compiler:
 
 @pytest.fixture
 def compile_small(compiler: Compiler, small: Callable[..., MemoryTree]) -> Callable[..., Compilation]:
-    """Compile the small repository with changes."""
+    """Compile the small repository with changes; `live` are keys of units that have a parent."""
 
-    def run(change: Change | None = None, **options: object) -> Compilation:
-        return compiler.compile(small(change), **options)  # type: ignore[arg-type]
+    def run(change: Change | None = None, *, live: Iterable[str] = (), **options: object) -> Compilation:
+        pins = pins_of(map(UnitKey.parse, live))
+        return compiler.compile(small(change), pins=pins, **options)  # type: ignore[arg-type]
 
     return run

@@ -218,9 +218,9 @@ def test_mode_is_the_strictest(compile_small, small):
 
 def test_pins_hold_when_a_cluster_joins(compile_small, small):
     first = compile_small()
-    pins = {(CHAT, "h100"): {0: ClusterName("a"), 1: ClusterName("b")}}
+    live = ["function/chat/h100-0@a", "function/chat/h100-1@b"]
     third = small().files["clusters/a.yaml"].replace("name: a", "name: c").replace("credentials: a", "credentials: c")
-    second = compile_small({"clusters/c.yaml": third}, pins=pins)
+    second = compile_small({"clusters/c.yaml": third}, live=live)
     functions = {k for k in second.units if k.kind is WorkloadKind.FUNCTION}
     assert functions == {k for k in first.units if k.kind is WorkloadKind.FUNCTION}
 
@@ -262,8 +262,8 @@ def test_error_in_a_list_of_findings_names_its_workload(compile_small):
 
 @pytest.mark.parametrize("content", ["a: [\n", b"\xff\xfe\x00", "kind: Cluster\n"], ids=["syntax", "bytes", "fields"])
 def test_unreadable_cluster_document_prunes_and_moves_nothing(compile_small, content):
-    pins = {(CHAT, "h100"): {0: ClusterName("b"), 1: ClusterName("a")}}
-    result = compile_small({"clusters/b.yaml": content}, pins=pins)
+    live = ["function/chat/h100-0@b", "function/chat/h100-1@a"]
+    result = compile_small({"clusters/b.yaml": content}, live=live)
     assert not result.complete
     assert result.unreadable_clusters == {"b"}
     assert sorted(map(str, result.units)) == ["bundle/base@a", "function/chat/h100-1@a"]
@@ -273,12 +273,11 @@ def test_unreadable_cluster_document_prunes_and_moves_nothing(compile_small, con
 
 def test_what_may_live_on_a_cluster_that_has_not_answered_is_not_placed_elsewhere(compile_small):
     """design: an unreachable cluster keeps its pins, also when a restart has forgotten them."""
-    pins = {(CHAT, "h100"): {0: ClusterName("a")}}
-    result = compile_small({}, pins=pins, unheard=frozenset({ClusterName("b")}))
+    result = compile_small({}, live=["function/chat/h100-0@a"], unheard=frozenset({ClusterName("b")}))
     assert sorted(k for k in map(str, result.units) if k.startswith("function")) == ["function/chat/h100-0@a"]
     assert "GO4002" in {f.code for f in result.findings}
     assert result.complete, "what waits for a place has no parent anywhere that answers: nothing to prune by mistake"
-    again = compile_small({}, pins={(CHAT, "h100"): {0: ClusterName("a"), 1: ClusterName("a")}})
+    again = compile_small({}, live=["function/chat/h100-0@a", "function/chat/h100-1@a"])
     assert sorted(k for k in map(str, again.units) if k.startswith("function")) == [
         "function/chat/h100-0@a",
         "function/chat/h100-1@a",
@@ -298,9 +297,10 @@ def test_a_cluster_document_under_an_odd_name_still_is_that_cluster(compile_smal
 
 def test_gpus_that_just_suffice_are_no_finding(compile_small, small):
     text = small().files["functions/chat/deployment.yaml"] + "      instanceType: H100x2\n      clusters: [a]\n"
+    live = [f"function/chat/h100-{i}@a" for i in range(5)]
     for instances, codes in ((4, set()), (5, {"GO5005"})):
         asked = text.replace("minInstances: 2", f"minInstances: {instances}")
-        result = compile_small({"functions/chat/deployment.yaml": asked})
+        result = compile_small({"functions/chat/deployment.yaml": asked}, live=live)
         assert {f.code for f in result.findings} & {"GO5005"} == codes
 
 
@@ -554,7 +554,8 @@ def test_a_folder_is_no_patch_even_with_one_file_in_it(compile_small, small):
 
 def test_the_cluster_may_be_stricter_than_the_function(compile_small, small):
     text = small().files["clusters/a.yaml"] + "  mode: paused\n"
-    modes = {str(k): u.mode for k, u in compile_small({"clusters/a.yaml": text}).units.items()}
+    result = compile_small({"clusters/a.yaml": text}, live=["function/chat/h100-0@a"])
+    modes = {str(k): u.mode for k, u in result.units.items()}
     assert modes["function/chat/h100-0@a"] is Mode.PAUSED
 
 

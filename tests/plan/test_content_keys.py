@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops.model.identity import ClusterName, WorkloadKind, WorkloadRef
+from gitops.model.identity import ClusterName
 from gitops.plan.compiling import Compiler
 from gitops.policy.registry import OperatorRegistry
 
@@ -82,8 +82,7 @@ def test_a_cluster_that_answers_is_placed_on(compiler, small):
 
 def test_a_task_stays_where_it_is_pinned_and_waits_for_a_cluster_that_cannot_be_read(compile_small):
     files = {**ADDED, TASK: ADDED[TASK].replace(", perCluster: true", "")}
-    ref = WorkloadRef(WorkloadKind.TASK, "bake")
     for name in ("a", "b"):
-        result = compile_small(files, pins={(ref, ""): {0: ClusterName(name)}})
+        result = compile_small(files, live=[f"task/bake@{name}"])
         assert [str(key) for key in result.not_run] == [f"task/bake@{name}"]
     assert not compile_small({**files, "clusters/b.yaml": "a: ["}).not_run

@@ -12,9 +12,11 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gitops.model.identity import ClusterName, WorkloadKind, WorkloadRef
+from gitops.model.identity import ClusterName, GroupVersionKind, UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.units import Compilation
+from gitops.policy.facts import ClusterFacts
+from gitops.policy.placement import pins_of
 from gitops.policy.registry import OperatorRegistry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,8 +26,23 @@ POOL = [
 ]
 """Changes to the small repository, most of which break something in one place or another."""
 
-CHAT = WorkloadRef(WorkloadKind.FUNCTION, "chat")
-PINS = [{}, {(CHAT, "h100"): {0: ClusterName("a"), 1: ClusterName("a")}}, {(CHAT, "h100"): {1: ClusterName("b")}}]
+CLUSTER = """\
+apiVersion: gitops/v1alpha1
+kind: Cluster
+metadata:
+  name: {name}
+spec:
+  credentials: {name}
+  attributes: [DynamoOperatorSupport, NIMOperatorSupport]
+  gpus:
+    - name: H100
+      capacity: 8
+      instanceTypes: [{{name: H100x2, gpusPerInstance: 2}}]
+"""
+PINS = [
+    pins_of(map(UnitKey.parse, keys))
+    for keys in ([], ["function/chat/h100-0@a", "function/chat/h100-1@a"], ["function/chat/h100-1@b"])
+]
 
 
 def everything(result: Compilation) -> list[object]:
@@ -50,33 +67,116 @@ def everything(result: Compilation) -> list[object]:
         result.complete,
         result.unreadable_clusters,
         {ref: sorted(names) for ref, names in result.named.items()},
+        result.kept,
+        result.decisions,
     ]
+
+
+def deployed(name: str, count: int, more: str = "") -> dict[str, str]:
+    """A second function, whose instances take 2 GPUs each."""
+    head = "apiVersion: gitops/v1alpha1\nkind: {}\nmetadata:\n  name: " + name + "\nspec:\n"
+    return {
+        f"functions/{name}/function.yaml": head.format("Function")
+        + "  version: '1'\n  operatorTypes: [dynamo]\n  manifests: [settings.yaml]\n",
+        f"functions/{name}/deployment.yaml": head.format("FunctionDeployment")
+        + f"  gpuSpecifications:\n    - {{id: g, gpu: h100, instanceType: H100x2, minInstances: {count}{more}}}\n",
+        f"functions/{name}/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n",
+    }
+
+
+TASK = {
+    "tasks/bake/task.yaml": "apiVersion: gitops/v1alpha1\nkind: Task\nmetadata: {name: bake}\nspec:\n  version: '1'\n"
+    "  operatorTypes: [nim]\n  manifests: [s.yaml]\n  gpuSpecification: {gpu: H100, instanceType: H100x2}\n",
+    "tasks/bake/s.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n",
+}
+A, B = ClusterName("a"), ClusterName("b")
+SHORT = [
+    deployed("early", 3),
+    deployed("early", 7),
+    deployed("early", 2, ", perCluster: true"),
+    deployed("late", 5),
+    deployed("late", 5, ", operatorVersions: {dynamo: '>=1.5'}"),
+    {**deployed("early", 7), "functions/early/settings.yaml": "a: ["},
+    {**deployed("early", 7), "functions/early/deployment.yaml": "a: ["},
+    TASK,
+    {"clusters/a.yaml": CLUSTER.format(name="a").replace("capacity: 8", "capacity: 3")},
+    {"clusters/b.yaml": CLUSTER.format(name="b") + "  mode: paused\n"},
+    {"clusters/c.yaml": CLUSTER.format(name="c")},
+    {"clusters/b.yaml": "a: ["},
+    {"functions/chat/function.yaml": None, "functions/chat/deployment.yaml": None},
+]
+"""Changes by which workloads get into each other's way."""
+
+LIVING = [
+    [],
+    ["function/early/g-0@a", "function/early/g-1@a", "function/early/g-2@a", "function/early/g-3@a"],
+    ["function/late/g-0@a", "function/late/g-4@b", "function/chat/h100-0@a", "task/bake@b", "bundle/base@a"],
+    ["function/chat/h100-0@c", "function/chat/h200-0@a", "function/early/g-0@c"],
+]
+KINDS = {GroupVersionKind("", "v1", "ConfigMap"): True}
+TOLD = [
+    {},
+    {A: ClusterFacts(versions={"dynamo": "1.5.0"})},
+    {A: ClusterFacts(refused={"dynamo": "*"}), B: ClusterFacts(versions={"dynamo": "1.6"})},
+    {A: ClusterFacts(served=KINDS), B: ClusterFacts(served=KINDS, versions={"dynamo": "1.4"})},
+]
+SILENT = [frozenset(), frozenset({B})]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     story=st.lists(
-        st.tuples(st.lists(st.integers(0, len(POOL) - 1), max_size=3), st.sampled_from(range(len(PINS)))),
+        st.tuples(
+            st.lists(st.sampled_from(POOL), max_size=3),
+            st.lists(st.sampled_from(SHORT), max_size=4),
+            st.sampled_from([*PINS, *(pins_of(map(UnitKey.parse, keys)) for keys in LIVING)]),
+            st.sampled_from(TOLD),
+            st.sampled_from(SILENT),
+        ),
         min_size=2,
         max_size=6,
     )
 )
-@example(story=[([], 0), ([], 1), ([], 0)])
+@example(story=[([], [], PINS[0], {}, SILENT[0]), ([], [], PINS[1], {}, SILENT[0]), ([], [], PINS[0], {}, SILENT[0])])
+@example(story=[([], [SHORT[n]], PINS[0], {}, SILENT[0]) for n in (3, 1, 5, 6, 0, 3)])
 def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
     old = Compiler(OperatorRegistry.shipped())
-    for choices, pins in story:
-        change = {path: value for choice in choices for path, value in POOL[choice].items()}
+    for broken, short, pins, facts, silent in story:
+        change = {path: value for files in (*broken, *short) for path, value in files.items()}
         known = {path: value for path, value in change.items() if value is not None or path in small().files}
         tree = small(known)
         new = Compiler(OperatorRegistry.shipped())
-        assert everything(old.compile(tree, pins=PINS[pins])) == everything(new.compile(tree, pins=PINS[pins]))
+        first = old.compile(tree, pins=pins, facts=facts, unheard=silent)
+        assert everything(first) == everything(new.compile(tree, pins=pins, facts=facts, unheard=silent))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    short=st.lists(st.sampled_from(SHORT), max_size=5),
+    living=st.sampled_from(LIVING),
+    facts=st.sampled_from(TOLD),
+)
+def test_what_was_placed_stays_placed_once_it_lives(small, short, living, facts):
+    """The next compile, with what the last one made, moves nothing; nor do facts that come or go (I1)."""
+    change = {path: value for files in short for path, value in files.items()}
+    known = {path: value for path, value in change.items() if value is not None or path in small().files}
+    compiler = Compiler(OperatorRegistry.shipped())
+    first = compiler.compile(small(known), pins=pins_of(map(UnitKey.parse, living)), facts=facts)
+    stays = {key for key in map(UnitKey.parse, living) if key.workload in first.held - first.left_alone}
+    stays |= {key for key in map(UnitKey.parse, living) if key.cluster in first.unreadable_clusters}
+    placed = {*first.units, *first.not_run, *first.kept}
+    made = placed | stays
+    for later in TOLD:
+        again = compiler.compile(small(known), pins=pins_of(made), facts=later)
+        assert placed <= {*again.units, *again.not_run, *again.kept}
+    assert {*compiler.compile(small(known), pins=pins_of(made), facts=facts).units} == set(first.units)
 
 
 def unreadable(path: str) -> bytes:
     raise OSError(5, "Input/output error", path)
 
 
-CLUSTER = "clusters/a.yaml"
+DOCUMENT = "clusters/a.yaml"
 QUOTA = "    resourceQuota:\n      hard:\n        cpu: 8\n        memory: 1Gi\n"
 
 
@@ -88,19 +188,19 @@ def quota(text: str, *, lines_before: int = 0) -> str:
 def test_what_a_cluster_document_says_is_never_from_an_earlier_one(small, case):
     files = small().files
     typed = files["functions/chat/deployment.yaml"].replace("gpu: H100", "gpu: H100\n      instanceType: H100x2")
-    a, b = files[CLUSTER], files["clusters/b.yaml"]
+    a, b = files[DOCUMENT], files["clusters/b.yaml"]
     before, after = {
         "gpus of an instance": (
-            {CLUSTER: a, "functions/chat/deployment.yaml": typed},
-            {CLUSTER: a.replace("gpusPerInstance: 2", "gpusPerInstance: 9"), "functions/chat/deployment.yaml": typed},
+            {DOCUMENT: a, "functions/chat/deployment.yaml": typed},
+            {DOCUMENT: a.replace("gpusPerInstance: 2", "gpusPerInstance: 9"), "functions/chat/deployment.yaml": typed},
         ),
         "keys that change places": (
-            {CLUSTER: quota(a)},
-            {CLUSTER: quota(a).replace("cpu: 8\n        memory: 1Gi", "memory: 1Gi\n        cpu: 8")},
+            {DOCUMENT: quota(a)},
+            {DOCUMENT: quota(a).replace("cpu: 8\n        memory: 1Gi", "memory: 1Gi\n        cpu: 8")},
         ),
         "lines that change clusters": (
-            {CLUSTER: quota(a), "clusters/b.yaml": quota(b, lines_before=1)},
-            {CLUSTER: quota(a, lines_before=1), "clusters/b.yaml": quota(b)},
+            {DOCUMENT: quota(a), "clusters/b.yaml": quota(b, lines_before=1)},
+            {DOCUMENT: quota(a, lines_before=1), "clusters/b.yaml": quota(b)},
         ),
     }[case]
     old, new = Compiler(OperatorRegistry.shipped()), Compiler(OperatorRegistry.shipped())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,9 +11,11 @@ import yaml
 import gitops.overlays.codes
 import gitops.plan.codes
 import gitops.policy.codes
+from gitops.model.identity import ClusterName, GroupVersionKind
 from gitops.model.trees import EntryKind
 from gitops.plan.compiling import Compiler
 from gitops.plan.revisions import check_revisions
+from gitops.policy.facts import ClusterFacts
 from gitops.policy.published import read_published
 from gitops.policy.registry import OperatorRegistry
 
@@ -70,11 +73,20 @@ def content(value: str | dict[str, str] | None) -> str | EntryKind | None:
     return value
 
 
+def facts_of(told: dict[str, Any]) -> ClusterFacts:
+    served = [kind.rpartition("/") for kind in told.get("served", ())]
+    kinds = {GroupVersionKind.parse(version, kind): True for version, _, kind in served} or None
+    return ClusterFacts(served=kinds, versions=told.get("versions", {}), refused=told.get("refused", {}))
+
+
 @pytest.mark.parametrize("case", DATA, ids=lambda case: case["id"])
 def test_finding(compile_small, compiler, small, case):
     """A case with `before` is about what changed since then, one with `published` about what is known of clusters."""
+    facts = {ClusterName(name): facts_of(told) for name, told in case.get("facts", {}).items()}
     states = [
-        compile_small({path: content(value) for path, value in case[name].items()})
+        compile_small(
+            {path: content(value) for path, value in case[name].items()}, live=case.get("live", ()), facts=facts
+        )
         for name in ("before", "files")
         if name in case
     ]

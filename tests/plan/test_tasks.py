@@ -74,13 +74,19 @@ def test_a_task_is_checked_held_and_told(compile_small):
     assert result.complete
 
 
-def test_a_task_asks_for_no_gpus_while_it_is_not_run(compile_small):
+def test_tasks_beyond_what_clusters_have_wait_and_take_no_place_of_a_function(compile_small, small):
+    """Two instances of chat have 1 GPU each, 16 are there: 14 of 20 tasks have a place."""
     many = {
-        f"tasks/t{i}/{name}": text.replace("bake", f"t{i}")
-        for i in range(20)
-        for name, text in (("task.yaml", TASK), ("cache.yaml", CACHE))
+        f"tasks/{name}/{file}": text.replace("bake", name)
+        for name in (f"a{i:02}" for i in range(20))
+        for file, text in (("task.yaml", TASK), ("cache.yaml", CACHE))
     }
-    assert {f.code for f in compile_small(many).findings} == {"GO2011"}
+    result = compile_small(many)
+    assert {f.code for f in result.findings} == {"GO2011", "GO4008"}
+    assert len(result.not_run) == 14
+    assert len([key for key in result.units if key.kind == "function"]) == 2
+    waiting = sorted(f.origin.file for f in result.findings if f.code == "GO4008")
+    assert waiting == [f"tasks/a{i}/task.yaml" for i in range(14, 20)]
 
 
 def test_one_cluster_or_each(units):

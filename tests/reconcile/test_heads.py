@@ -11,7 +11,8 @@ import pytest
 from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.pruning import Consent
 from gitops.plan.units import Compilation, Unit
-from gitops.reconcile.heads import Head, Heads, pins_of
+from gitops.policy.placement import Placement
+from gitops.reconcile.heads import Head, Heads
 from gitops.source.errors import SourceError, SourceErrorClass
 
 CHAT = UnitKey(WorkloadKind.FUNCTION, "chat", "h100-0", ClusterName("a"))
@@ -26,6 +27,7 @@ class Tree:
     units: dict[UnitKey, Unit] = dataclasses.field(default_factory=dict)
     held: tuple[WorkloadRef, ...] = ()
     complete: bool = True
+    kept: tuple[UnitKey, ...] = ()
 
 
 class Repository:
@@ -63,8 +65,9 @@ class Repository:
         self.pins = pins
         units = {k: u for k, u in tree.units.items() if only is None or k.workload in only}
         refused = {key: units.pop(key) for key in facts or () if key in units}
+        kept = frozenset(() if only is not None else tree.kept)
         return Compilation(
-            Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete, refused=refused
+            Commit(tree.commit), None, {}, units, (), frozenset(tree.held), tree.complete, refused=refused, kept=kept
         )
 
 
@@ -111,6 +114,27 @@ async def test_a_held_workload_keeps_its_last_good_units_and_the_others_go_on(be
     head = await bench.compile("c2")
     assert bench.contents(head) == {"chat": "c1", "base": "c2"}
     assert head.held == {CHAT.workload}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_unit_whose_operator_may_not_be_used_there_stays_as_it_is(
+    bench: Bench, kit: Any, restarted: bool
+) -> None:
+    """Alone: its workload's other units go on, and nothing of it may be removed."""
+    far = dataclasses.replace(CHAT, instance="h100-1", cluster=ClusterName("b"))
+    bench.repository.commit("c1", bench.unit(CHAT, "c1"), bench.unit(far, "c1"))
+    bench.repository.commit("c2", bench.unit(far, "c2"), kept=(CHAT,))
+    await bench.compile("c1")
+    if restarted:
+        bench.restart()
+    record = kit.record(key=CHAT, commit="c1")
+    head = await bench.compile("c2", record)
+    assert {key: unit.content_key for key, unit in head.units.items()} == {CHAT: "c1", far: "c2"}
+    assignment = head.for_cluster(ClusterName("a"), kit.assignment().consent)
+    assert assignment.kept == {CHAT}
+    assert not assignment.may_remove(CHAT)
+    assert not dataclasses.replace(assignment, units={}).may_remove(CHAT)
+    assert not head.held
 
 
 async def test_it_stays_held_over_any_number_of_heads(bench: Bench) -> None:
@@ -209,25 +233,7 @@ async def test_a_head_whose_files_are_not_here_is_none_and_changes_nothing(bench
 async def test_live_parents_pin_instances_to_their_clusters(bench: Bench, kit: Any) -> None:
     await two_heads(bench)
     await bench.compile("c1", kit.record(key=CHAT))
-    assert bench.repository.pins == {(CHAT.workload, "h100"): {0: ClusterName("a")}}
-
-
-def test_pins_come_from_keys_alone() -> None:
-    far = dataclasses.replace(CHAT, instance="h100-large-2", cluster=ClusterName("b"))
-    assert pins_of([CHAT, far, BASE]) == {
-        (CHAT.workload, "h100"): {0: ClusterName("a")},
-        (CHAT.workload, "h100-large"): {2: ClusterName("b")},
-    }
-
-
-@pytest.mark.parametrize("instance", ["h100", "h100-", "h100-x", "-1x", "h100-" + "9" * 5_000], ids=str.__len__)
-def test_what_is_no_index_pins_nothing(instance: str) -> None:
-    assert pins_of([dataclasses.replace(CHAT, instance=instance)]) == {}
-
-
-def test_an_instance_on_two_clusters_is_pinned_to_one_whatever_the_order() -> None:
-    twin = dataclasses.replace(CHAT, cluster=ClusterName("b"))
-    assert pins_of([twin, CHAT]) == pins_of([CHAT, twin]) == {(CHAT.workload, "h100"): {0: ClusterName("a")}}
+    assert bench.repository.pins == {(CHAT.workload, "h100"): {Placement(0, ClusterName("a"))}}
 
 
 async def test_a_cluster_gets_its_own_units_only(bench: Bench, kit: Any) -> None:

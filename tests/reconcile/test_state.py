@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +103,7 @@ def test_a_unit_may_go_only_when_the_compile_could_have_seen_it(kit: Any) -> Non
     assert not kit.assignment(unit).may_remove(kit.key)
     assert not kit.assignment(complete=False).may_remove(kit.key)
     assert not kit.assignment(held=[kit.key.workload]).may_remove(kit.key)
+    assert not dataclasses.replace(kit.assignment(), kept=frozenset({kit.key})).may_remove(kit.key)
 
 
 def test_before_the_first_head_nothing_is_declared(kit: Any) -> None:
@@ -119,6 +121,14 @@ def test_r15_what_is_declared_is_not_deleted_whoever_declares_it(kit: Any) -> No
     assert state.withheld(kit.other_key(), web.ref)
     state.assign(kit.assignment(commit="c2"))
     assert not state.withheld(kit.key, web.ref)
+
+
+def test_a_unit_whose_operator_may_not_be_used_here_deletes_nothing(kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(records=[kit.record(web)])
+    assert not state.withheld(kit.key, web.ref)
+    state.assign(dataclasses.replace(kit.assignment(), kept=frozenset({kit.key})))
+    assert state.withheld(kit.key, web.ref) == "its operator may not be used here, and it stays as it is"
 
 
 def test_a_workload_with_errors_deletes_nothing(kit: Any) -> None:
