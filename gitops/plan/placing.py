@@ -66,7 +66,7 @@ def ask_of(
     if not spec.perCluster:
         waits += [f"clusters/{n}.yaml" for n in sorted(hidden)]
         waits += sorted(context.unusable_installs) if any(c.unversioned and c.fits for c in candidates) else ()
-        waits += [f"cluster {n}" for n in sorted(unheard)] if len(fitting) > 1 else ()
+        waits += [f"cluster {n}" for n in sorted(unheard)]
     return Ask(
         workload=workload,
         spec_id=spec_id,

@@ -48,7 +48,7 @@ class Inputs:
 class Memory:
     """A workload as it was compiled the last time: by itself (`alone`, `first`), and in the places that it got when all
     were looked at (`decisions`, `result`). `room` is set when it asks for more instances than that. A `broken` one has
-    errors: it keeps what it has, and gets nothing new. `gpus` are those that it takes alone, or when broken keeps."""
+    errors: it keeps what it has, and gets nothing new. `gpus` are those that it takes alone."""
 
     inputs: OfWorkload
     alone: tuple[Decision, ...]
@@ -70,12 +70,7 @@ class Memory:
         cls, inputs: OfWorkload, alone: tuple[Decision, ...], result: WorkloadResult, asked: int, room: int
     ) -> Memory:
         broken = any(f.severity == Severity.ERROR for f in result.findings)
-        gpus = tuple(
-            (gpu, count)
-            for decision in alone
-            for placement, gpu, count in decision.gpus
-            if not broken or placement in decision.placed.kept
-        )
+        gpus = tuple((gpu, count) for decision in alone for _, gpu, count in decision.gpus)
         return cls(inputs, alone, result, asked, room if asked > room else None, broken, gpus, alone, result)
 
 

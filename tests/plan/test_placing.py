@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gitops.model.identity import ClusterName, GroupVersionKind, UnitKey
+from gitops.model.trees import EntryKind
 from gitops.plan import placing
 from gitops.policy.facts import ClusterFacts
 
@@ -14,6 +15,7 @@ A, B = ClusterName("a"), ClusterName("b")
 GRAPH = GroupVersionKind("nvidia.com", "v1beta1", "DynamoGraphDeployment")
 OLD_GRAPH = GroupVersionKind("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
 CONFIG = GroupVersionKind("", "v1", "ConfigMap")
+LINK = EntryKind.SYMLINK
 DEPLOYMENT = "functions/chat/deployment.yaml"
 SERVED = {GRAPH: True, CONFIG: True}
 
@@ -118,6 +120,12 @@ def test_what_cannot_be_read_is_taken_for_the_largest(compile_small, deployed, b
     files["functions/aaa/deployment.yaml"] = broken
     live = [f"function/aaa/g-{i}@a" for i in range(3)]
     result = compile_small(files, live=live)
+    assert functions(result) == ["function/chat/h100-0@a", "function/chat/h100-1@a"]
+
+
+def test_a_folder_with_a_link_is_taken_for_the_largest_too(compile_small, deployed):
+    files = {**deployed("clusters: [a]", 8), **second("aaa", "minInstances: 1"), "functions/aaa/x.yaml": LINK}
+    result = compile_small(files, live=[f"function/aaa/g-{i}@a" for i in range(3)])
     assert functions(result) == ["function/chat/h100-0@a", "function/chat/h100-1@a"]
 
 
@@ -320,6 +328,16 @@ def test_a_repository_has_a_bound_of_instances(compile_small, deployed, monkeypa
     assert {str(ref) for ref in result.held} == {"function/chat"}
     assert len(functions(result)) == 6
     assert result.complete
+
+
+def test_how_many_are_left_is_never_from_an_earlier_time(compiler, small, deployed, monkeypatch):
+    monkeypatch.setattr(placing, "MOST_INSTANCES", 6)
+    monkeypatch.setattr("gitops.plan.compiling.MOST_INSTANCES", 6)
+    left = []
+    for instances in (2, 3, 5):
+        tree = small({**deployed("", instances), **second("more", "minInstances: 5")})
+        left.append([f.message.rpartition(", ")[2] for f in compiler.compile(tree).errors])
+    assert left == [["4 are left"], ["3 are left"], ["1 are left"]]
 
 
 def test_the_bound_is_far_above_what_a_specification_may_ask_for(compile_small, deployed):
