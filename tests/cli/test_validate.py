@@ -138,7 +138,7 @@ def test_sarif_names_the_line(gitops: Any, broken: Path) -> None:
 
 def test_markdown_has_a_row_for_each_finding(gitops: Any, broken: Path) -> None:
     out = gitops("validate", broken, "--format", "markdown").out
-    assert out.startswith("### gitops: 1 error, 4 info\n")
+    assert out.startswith("### gitops: 1 error, 3 info\n")
     assert f"| error | `{SPEC}:" in out
 
 

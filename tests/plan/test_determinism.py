@@ -21,7 +21,7 @@ from gitops.policy.registry import OperatorRegistry
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL = [
-    {path: value for path, value in case["files"].items() if not isinstance(value, dict)}
+    {path: value for path, value in case.get("files", {}).items() if not isinstance(value, dict)}
     for case in yaml.safe_load((Path(__file__).parent / "data" / "findings.yaml").read_text(encoding="utf-8"))
 ]
 """Changes to the small repository, most of which break something in one place or another."""

@@ -11,11 +11,12 @@ import yaml
 import gitops.overlays.codes
 import gitops.plan.codes
 import gitops.policy.codes
-from gitops.model.identity import ClusterName, GroupVersionKind
+from gitops.model.identity import ClusterName, GroupVersionKind, UnitKey
 from gitops.model.trees import EntryKind
 from gitops.plan.compiling import Compiler
 from gitops.plan.revisions import check_revisions
 from gitops.policy.facts import ClusterFacts
+from gitops.policy.placement import pins_of
 from gitops.policy.published import read_published
 from gitops.policy.registry import OperatorRegistry
 
@@ -92,7 +93,8 @@ def test_finding(compile_small, compiler, small, case):
     ]
     if "published" in case:
         known = read_published({path: text.encode() for path, text in case["published"].items()})
-        judged = Compiler(OperatorRegistry.shipped(), known).compile(small(), facts=known.facts)
+        pins = pins_of(map(UnitKey.parse, case.get("live", ())))
+        judged = Compiler(OperatorRegistry.shipped(), known).compile(small(), facts=known.facts, pins=pins)
         findings = [*known.findings, *judged.findings]
     elif "before" in case:
         assert states[-1].errors == ()

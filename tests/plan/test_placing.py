@@ -47,8 +47,12 @@ def functions(result):
     return sorted(str(key) for key in result.units if key.kind == "function")
 
 
+VERDICTS = {"GO4506", "GO4507"}
+"""What is said of schemas as soon as anything is known of a cluster (test_validating.py)."""
+
+
 def told(result):
-    return {(f.code, f.message) for f in result.findings}
+    return {(f.code, f.message) for f in result.findings if f.code not in VERDICTS}
 
 
 # -- room -------------------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ def test_a_paused_cluster_gets_new_instances_only_when_there_is_no_other(compile
 def test_new_instances_go_where_the_kind_is_served_and_the_operator_allowed(compile_small, a, clusters):
     result = compile_small(facts={A: a})
     assert {key[-1] for key in functions(result)} == set(clusters)
-    assert result.findings == ()
+    assert told(result) == set()
 
 
 def test_only_kinds_that_are_declared_count(compile_small):
@@ -244,7 +248,7 @@ def test_the_version_that_runs_counts_more_than_the_expected_one(compile_small, 
     files = {**deployed('operatorVersions: {dynamo: ">=1.5"}'), "operators/dynamo.yaml": INSTALL}
     result = compile_small(files, facts={A: ClusterFacts(versions=runs)})
     assert {key[-1] for key in functions(result)} == set(clusters)
-    assert {f.code for f in result.findings} == codes
+    assert {code for code, _ in told(result)} == codes
 
 
 def test_a_version_that_runs_needs_no_install(compile_small, deployed):
