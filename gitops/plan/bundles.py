@@ -127,13 +127,12 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
     if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
         chains = Chains(context, source.folder, base, source.overlays)
         for key, content in plan.units:
-            minor = context.facts_of(key.cluster).minor
-            chains.pods.bundle(places.place(chains.judged("", key.cluster)), key.cluster, minor)
-            objects = chains.objects("", key.cluster)
+            objects = places.place(chains.objects("", key.cluster))
+            chains.pods.bundle(objects, key.cluster, context.facts_of(key.cluster).minor)
             if not objects or any(f.severity == Severity.ERROR for f in misplaced):
                 continue
             desired, problems = finish(
-                places.place(objects),
+                objects,
                 marks=Marks.of(context.reconciler, key),
                 workload=ref,
                 registry=context.registry,
@@ -146,7 +145,7 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
     if not any(f.severity == Severity.ERROR for f in findings):
         return WorkloadResult(tuple(units), tuple(findings), kept=plan.kept)
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None
-    return WorkloadResult((), tuple(findings), named=named)
+    return WorkloadResult((), tuple(findings), named=named, suspects=tuple(units))
 
 
 def _spellings(refs: Iterable[ObjectRef]) -> Iterable[ObjectRef]:

@@ -92,25 +92,16 @@ class Chains:
         self._base = base
         self._overlays = overlays
         self._objects: dict[tuple[str, str], tuple[CleanObject, ...]] = {}
-        self._broken: set[tuple[str, str]] = set()
         self._reader = PatchReader(context.loader, context.tree, folder)
         self.findings: list[Finding] = []
 
     def objects(self, specification: str, cluster: str) -> tuple[CleanObject, ...]:
-        """Objects for a GPU specification on a cluster; none after an error."""
-        key = self._key(specification, cluster)
-        return () if self.judged(*key) and key in self._broken else self._objects[key]
-
-    def judged(self, specification: str, cluster: str) -> tuple[CleanObject, ...]:
-        """The same whether they have errors or not: for what else may be wrong with them."""
-        key = self._key(specification, cluster)
+        """Objects for a GPU specification on a cluster. After an error they are good for further findings only."""
+        own = self._overlays is not None and cluster in self._overlays.clusters
+        key = (specification, cluster if own else "")
         if key not in self._objects:
             self._objects[key] = self._make(*key)
         return self._objects[key]
-
-    def _key(self, specification: str, cluster: str) -> tuple[str, str]:
-        own = self._overlays is not None and cluster in self._overlays.clusters
-        return specification, cluster if own else ""
 
     def check_the_rest(self) -> None:
         """Merge what no instance has merged, so that its errors are found before it is needed."""
@@ -147,8 +138,6 @@ class Chains:
         if self._context.trace is not None:
             self._context.trace.merged[workload, specification, cluster] = merged
         objects, judged = clean(merged, workload=workload, registry=self._context.registry)
-        if any(f.severity == Severity.ERROR for f in judged):
-            self._broken.add((specification, cluster))
         self.findings += [*remarks, *judged]
         if specification in self._rules:
             self.findings += policy_findings(objects, self._rules[specification], self.pods)

@@ -8,7 +8,7 @@ parses, merges and judges that workload only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,7 +144,7 @@ class Compiler:
         run.findings += check_capacity(demands, context.clusters)
         if facts is not None and repository is not None:
             places = {name: Origin(entry.file) for name, entry in context.clusters.items()}
-            run.validated(self._validator.validate((u for units in run.units.values() for u in units), facts, places))
+            run.validated(self._validator.validate(run.every_unit(), facts, places))
         self._forget(len(layout.workloads))
         if repository is None:
             return run.incomplete(tree)
@@ -321,6 +321,7 @@ class _Run:
     def __init__(self, layout: Layout) -> None:
         self.findings: list[Finding] = list(layout.findings)
         self.units: dict[WorkloadRef, tuple[Unit, ...]] = {}
+        self.suspects: list[Unit] = []
         self.held: set[WorkloadRef] = set()
         self.left_alone: set[WorkloadRef] = set()
         self.named: dict[WorkloadRef, frozenset[ObjectRef]] = {}
@@ -335,6 +336,7 @@ class _Run:
         self.findings += result.findings
         if not self.policies_usable or any(f.severity == Severity.ERROR for f in result.findings):
             self.held.add(ref)
+            self.suspects += (*result.units, *result.suspects)
             if result.named is not None:
                 self.named[ref] = result.named
         else:
@@ -349,10 +351,17 @@ class _Run:
             self.left_alone.discard(ref)
             self.named[ref] = frozenset(o.ref for unit in self.units[ref] for o in unit.objects)
 
+    def every_unit(self) -> Iterator[Unit]:
+        """Those of workloads with errors too: all that is wrong with them is told at once."""
+        for units in self.units.values():
+            yield from units
+        yield from self.suspects
+
     def validated(self, verdicts: Verdicts) -> None:
         """A unit that its cluster refuses is held alone; what it names may have moved there (R05)."""
         self.verdicts = verdicts
-        self.findings += verdicts.findings
+        told = {(f.workload, f.origin, f.path) for f in self.findings if f.severity == Severity.ERROR}
+        self.findings += (f for f in verdicts.findings if (f.workload, f.origin, f.path) not in told)
         for ref, units in self.units.items():
             refused = [unit for unit in units if unit.key in verdicts.refused]
             if refused and ref not in self.held:

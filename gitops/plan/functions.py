@@ -44,7 +44,7 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
         chains.check_the_rest()
     findings += [*chains.findings, *chains.pods.findings()]
     if any(f.severity == Severity.ERROR for f in findings):
-        return WorkloadResult((), tuple(findings))
+        return WorkloadResult((), tuple(findings), suspects=tuple(units))
     demands = [instance.demand for instance in plan.instances if units]
     return WorkloadResult(tuple(units), tuple(findings), tuple(demands), plan.kept)
 
@@ -55,8 +55,8 @@ def _unit(
     name, specification = instance.placement.cluster, instance.spec.id
     cluster = context.clusters[name]
     labels = cluster.document.spec.namespaceTemplate.labels
-    chains.pods.instance(chains.judged(specification, name), labels, name, context.facts_of(name).minor)
     objects = chains.objects(specification, name)
+    chains.pods.instance(objects, labels, name, context.facts_of(name).minor)
     deployment, document = source.deployment, source.document
     if not objects or deployment is None or document is None:
         return [], ()

@@ -176,10 +176,9 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
         declared = Origin(document.file, document.lines.line_of(_AT))
         namespace = _namespace(source, task)
         for key, content in plan.units:
-            judged, minor = chains.judged(SPECIFICATION, key.cluster), context.facts_of(key.cluster).minor
-            labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
-            chains.pods.instance(judged, labels, key.cluster, minor)
             objects = chains.objects(SPECIFICATION, key.cluster)
+            labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
+            chains.pods.instance(objects, labels, key.cluster, context.facts_of(key.cluster).minor)
             if not objects:
                 continue
             desired, problems = instance_objects(context, objects, key=key, namespace=namespace, declared=declared)
@@ -200,5 +199,5 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
         chains.check_the_rest()
     findings += [*chains.findings, *chains.pods.findings()]
     if any(f.severity == Severity.ERROR for f in findings):
-        return WorkloadResult((), tuple(findings))
+        return WorkloadResult((), tuple(findings), suspects=tuple(units))
     return WorkloadResult(tuple(units), tuple(findings), plan.demands, plan.kept)

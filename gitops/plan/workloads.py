@@ -112,13 +112,14 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """Units of one workload, or none when something about it is wrong."""
+    """Units of one workload, or none when something about it is wrong: then `suspects` are what else can be judged."""
 
     units: tuple[Unit, ...] = ()
     findings: tuple[Finding, ...] = ()
     demands: tuple[Demand, ...] = field(default=())
     kept: tuple[UnitKey, ...] = ()  # live units that stay as they are: neither changed nor removed
     named: frozenset[ObjectRef] | None = None  # what its files name, errors or not; None when that cannot be read
+    suspects: tuple[Unit, ...] = ()
 
 
 def stricter(*modes: str) -> Mode:

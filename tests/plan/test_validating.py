@@ -102,6 +102,33 @@ def test_an_error_is_told_at_the_overlay_that_made_it(compile_small: Any, small:
     assert said.endswith("refused by clusters a, b"), "two instances, said once"
 
 
+@pytest.mark.parametrize("where", ["functions", "bundles", "tasks"])
+def test_other_errors_hide_no_refusal(compile_small: Any, small: Any, where: str) -> None:
+    """An annotation of the operator is one error, a word that the schema does not have another: both are told, each once."""
+    graph = (
+        small()
+        .files[GRAPHS]
+        .replace("  name: chat\n", "  name: chat\n  annotations: {nvidia.com/workload-provider: grove}\n", 1)
+    )
+    task = (
+        "apiVersion: gitops/v1alpha1\nkind: Task\nmetadata: {name: once}\nspec:\n  version: '1'\n"
+        "  operatorTypes: [dynamo]\n  manifests: [graph.yaml]\n  gpuSpecification: {gpu: H100, clusters: [a]}\n"
+    )
+    file, files = {
+        "functions": (GRAPHS, {GRAPHS: graph}),
+        "bundles": (
+            "bundles/base/objects.yaml",
+            {"bundles/base/objects.yaml": graph.replace("  name: chat\n", "  name: chat\n  namespace: web\n")},
+        ),
+        "tasks": ("tasks/once/graph.yaml", {"tasks/once/task.yaml": task, "tasks/once/graph.yaml": graph}),
+    }[where]
+    compiled = compile_small(files, facts={A: facts(REFUSES), B: facts(REFUSES)})
+    line = next(n for n, text in enumerate(files[file].splitlines(), 1) if "backendFramework" in text)
+    told = [(f.code, f.origin.line) for f in compiled.errors if f.origin.file == file]
+    assert sorted(told) == [("GO4302", line - 2), ("GO4505", line)]
+    assert not any(unit.workload in compiled.held for unit in compiled.units)
+
+
 def test_problems_of_one_object_are_bounded(compile_small: Any) -> None:
     wrong = definition(required=[f"field{n}" for n in range(100)])
     compiled = compile_small(facts={A: facts(wrong), B: facts(wrong)})
