@@ -96,7 +96,7 @@ class _Merge:
                 result[element] = self.applied(value, after[element][0], below, owners.below(element))
             elif (left := self._left(value, below, owners.below(element))) is not _GONE:
                 result[element] = left
-        return _made(result, old) if result or not before else None
+        return _made(result, old) if result or (not before and new is not None) else None
 
     def _owns(self, value: Any, schema: Schema) -> bool:
         """Whether declaring it makes anything owned."""

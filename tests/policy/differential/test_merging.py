@@ -87,6 +87,7 @@ REFUSED: dict[str, tuple[Body, Body, Body]] = {
     "an emptied map is null": ({"anyMap": {"a": "b"}}, {}, {"anyMap": {}}),
     "an emptied map in a map": ({"map-of_maps": {"a": {"b": ["c"]}}}, {}, {"map-of_maps": {"a": {}}}),
     "null takes what is ours": ({"rules": {"text": "a"}}, {}, {"rules": None}),
+    "null over an empty map": ({"open": {}}, {}, {"open": None}),
     "null over an atomic map": ({"atomicMap": {"a": "x"}}, {"atomicMap": {"a": "x"}}, {"atomicMap": None}),
     "an emptied map of a list": ({"lists": {"set": ["a"]}}, {}, {"lists": {}}),
 }
