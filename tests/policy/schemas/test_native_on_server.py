@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from controlplane_kit import ApiServer
+from schema_kit.server import Asking, disagreement
 
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.schemas.published import files_of, schemas_of_files
 from gitops.policy.schemas.schema_set import SchemaSet
 from gitops.policy.schemas.sources import schemas_of_openapi
 from gitops.policy.verdicts import Verdict
-from tests.policy.schemas.server import Asking, disagreement
 
 pytestmark = pytest.mark.controlplane
 

@@ -4,10 +4,10 @@ import os
 
 import pytest
 from controlplane_kit import ApiServer
+from schema_kit.random_schemas import Schemas
+from schema_kit.server import GROUP, Asking, definition, disagreement, kind_of
 
 from gitops.policy.verdicts import Verdict
-from tests.policy.schemas.random_schemas import Schemas
-from tests.policy.schemas.server import GROUP, Asking, definition, disagreement, kind_of
 
 pytestmark = pytest.mark.controlplane
 

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from schema_kit.random_schemas import Schemas
+from schema_kit.server import GROUP, definition, kind_of
 
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.schemas.kind_schema import KindSchema
@@ -14,8 +16,6 @@ from gitops.policy.schemas.reading import read_schema
 from gitops.policy.schemas.schema_set import NO_SCHEMAS, SchemaSet
 from gitops.policy.schemas.sources import schemas_of_definitions
 from gitops.policy.verdicts import Problem, Verdict
-from tests.policy.schemas.random_schemas import Schemas
-from tests.policy.schemas.server import GROUP, definition, kind_of
 
 V, U, X = Verdict.VALID, Verdict.UNVERIFIED, Verdict.INVALID
 TEXT = {"type": "string"}

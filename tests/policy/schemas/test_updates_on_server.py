@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from controlplane_kit import ApiServer
+from schema_kit.server import GROUP, Asking, definition, disagreement, kind_of
 
 from gitops.policy.verdicts import Verdict
-from tests.policy.schemas.server import GROUP, Asking, definition, disagreement, kind_of
 
 pytestmark = pytest.mark.controlplane
 
