@@ -159,3 +159,12 @@ def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings.listen = "x"  # type: ignore[misc]
     assert isinstance(settings, Settings)
+
+
+def test_schemas_are_files_and_folders(tmp_path: Path) -> None:
+    """In the environment and with --set they are separated as in PATH."""
+    wanted = [tmp_path / "a.yaml", tmp_path / "b"]
+    for given in ([str(path) for path in wanted], ":".join(map(str, wanted))):
+        assert load_settings(flags={"schemas": given}, environ={}).schemas == wanted
+    assert load_settings(flags={}, environ={"GITOPS_SCHEMAS": str(wanted[0])}).schemas == wanted[:1]
+    assert load_settings(flags={}, environ={}).schemas == []
