@@ -83,8 +83,9 @@ class _Merge:
 
     def applied(self, old: Any, new: Any, schema: Schema, owners: Owners) -> Any:
         schema = self._types.resolved(schema)[0]
-        before, after = self._members(old, schema), self._members(new, schema)
-        if before is None or after is None or type(old) is not type(new):
+        before = self._members(old, schema)
+        after = {} if new is None else self._members(new, schema)  # null names nothing, and so do empty ones
+        if before is None or after is None or type(new) not in (type(old), type(None)):
             return new
         result = {}
         for element, (value, below) in {**after, **before}.items():
@@ -95,7 +96,7 @@ class _Merge:
                 result[element] = self.applied(value, after[element][0], below, owners.below(element))
             elif (left := self._left(value, below, owners.below(element))) is not _GONE:
                 result[element] = left
-        return _made(result, old) if result or not before else None
+        return _made(result, old) if result or (not before and new is not None) else None
 
     def _owns(self, value: Any, schema: Schema) -> bool:
         """Whether declaring it makes anything owned."""
@@ -108,19 +109,13 @@ class _Merge:
         """Of what the applied object does not name."""
         if owners.ours is None:
             return value
-        return self._of_others(value, schema, owners.theirs) if owners.theirs else _GONE
-
-    def _of_others(self, value: Any, schema: Schema, theirs: tuple[Tree, ...]) -> Any:
-        schema = self._types.resolved(schema)[0]
-        members = self._members(value, schema)
-        if members is None or not any(set(tree) - {"."} for tree in theirs):
+        if not owners.theirs:
+            return _GONE
+        members = self._members(value, self._types.resolved(schema)[0])
+        if members is None:
             return value
-        result = {}
-        for element, (child, below) in members.items():
-            owners = Owners(None, theirs).below(element).theirs
-            if owners:
-                result[element] = self._of_others(child, below, owners)
-        return _made(result, value)
+        left = {name: self._left(child, below, owners.below(name)) for name, (child, below) in members.items()}
+        return _made({name: child for name, child in left.items() if child is not _GONE}, value)
 
     def _members(self, value: Any, schema: Schema) -> dict[str, tuple[Any, Schema]] | None:
         """What can be owned apart, by its name in fieldsV1, with its schema; None where the value is owned whole."""

@@ -54,10 +54,13 @@ def complete(gvk: GroupVersionKind) -> Check | None:
 
 
 def undecided(body: Objects) -> Iterator[str]:
-    """Fields whose decoding is not followed here."""
+    """Fields that some kinds reset before they look at them, and whose decoding is not followed here."""
+    metadata = body.get("metadata") or {}
     for field in _TIMES:
-        if (body.get("metadata") or {}).get(field) is not None:
+        if metadata.get(field) is not None:
             yield f"metadata.{field} is decoded as a time"
+    if (metadata.get("generation") or 0) < 0:
+        yield "metadata.generation is less than 0"
 
 
 def _config_map(new: Objects, live: Objects | None) -> Iterator[Problem]:

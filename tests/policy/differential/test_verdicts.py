@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,7 @@ def judged(
     ground: Ground, changes: Sequence[Mutation], schemas: SchemaSet, live: Mapping[str, Any] | None = None
 ) -> list[Case]:
     """What the server and we say of each. `live` are the objects that updates go over, by the name of their base."""
-    calls = (
-        (change.body, name_of(change), f"{NAMESPACE}-{change.base_number}" if live else NAMESPACE) for change in changes
-    )
+    calls = ((change.body, name_of(change), NAMESPACE) for change in changes)
     answers = ground.oracle.apply_all(calls)
     cases = []
     for change, answer in zip(changes, answers, strict=True):
@@ -136,16 +134,28 @@ def test_built_in_objects(ground: Ground) -> None:
 
 
 def test_updates(ground: Ground) -> None:
-    """Over a live object: rules about old and new values, and problems that were there before."""
-    bases = ground.bases
-    live = {base.name: create(ground, base, f"{NAMESPACE}-{number}") for number, base in enumerate(bases)}
-    for number, base in list(enumerate(bases))[::3]:
-        live[base.name] = shared_with_another(ground, base, f"{NAMESPACE}-{number}") or live[base.name]
-    changes = changes_of(bases, COUNT // 2, update=True)
-    kept = [change for change in changes if name_of(change) == live[change.base]["metadata"]["name"]]
-    cases = judged(ground, kept, ground.by_definitions, live)
+    """Over a live object: rules about old and new values, and fields that another manager declares too."""
+    bases = named_apart(ground.bases)
+    live = {base.name: created(ground, base.body) for base in bases}
+    for base in bases[::3]:
+        live[base.name] = shared_with_another(ground, base) or live[base.name]
+    cases = judged(ground, over(live, changes_of(bases, COUNT // 2, update=True)), ground.by_definitions, live)
     assert_agreement(cases)
     assert_verified(cases)
+
+
+def over(live: Mapping[str, Any], changes: Iterable[Mutation]) -> list[Mutation]:
+    """Those that still name the live object."""
+    return [change for change in changes if name_of(change) == live[change.base]["metadata"]["name"]]
+
+
+def named_apart(bases: Iterable[Base]) -> list[Base]:
+    """Each with a name of its own: objects of some kinds are the whole cluster's."""
+    return [replace(base, body=renamed(base.body, f"live-{number}")) for number, base in enumerate(bases)]
+
+
+def renamed(body: Body, name: str) -> Body:
+    return {**body, "metadata": {**body["metadata"], "name": name}}
 
 
 def test_an_older_release(private_api: PrivateApi, shared: Path) -> None:
@@ -163,22 +173,24 @@ def test_what_broke_the_schema_before(private_api: PrivateApi, shared: Path) -> 
     bases = [base for base in ground.bases if base.kind[1] in {"Probe", "NIMService", "DynamoGraphDeployment"}]
     ground.api.create_crd_objects([loosened(body) for body in ground.definitions])
     live, broken = {}, []
-    for number, (base, change) in enumerate(zip(bases * 2, changes_of(bases, len(bases) * 2), strict=True)):
-        name, place = f"{base.name} broken {number}", f"{NAMESPACE}-{number}"
-        ground.api.create_namespace(place)
-        answer = ground.oracle.apply(change.body, name=name_of(change), namespace=place, dry_run=False)
+    for base in named_apart(Base(str(change), change.body, base.schema) for base, change in broken_ones(bases)):
+        answer = ground.oracle.apply(base.body, name=base.body["metadata"]["name"], namespace=NAMESPACE, dry_run=False)
         if answer.accepted:
-            live[name] = answer.live
-            broken.append((number, Base(name, change.body, base.schema)))
+            live[base.name] = answer.live
+            broken.append(base)
     ground.api.create_crd_objects(ground.definitions)
     ground.api.wait(lambda: is_strict(ground), "the strict definitions to hold")
-    changes = changes_of([base for _, base in broken], COUNT // 6, update=True)
-    placed = [replace(change, base_number=broken[change.base_number][0]) for change in changes]
-    kept = [change for change in placed if name_of(change) == live[change.base]["metadata"]["name"]]
-    cases = judged(ground, kept, ground.by_definitions, live)
+    cases = judged(ground, over(live, changes_of(broken, COUNT // 6, update=True)), ground.by_definitions, live)
     ground.oracle.close()
     assert_agreement(cases)
     assert_verified(cases)
+
+
+def broken_ones(bases: list[Base]) -> Iterator[tuple[Base, Mutation]]:
+    """Mutations whose metadata can be given another name, each with its base."""
+    for base, change in zip(bases * 2, changes_of(bases, len(bases) * 2), strict=True):
+        if isinstance(change.body["metadata"], dict):
+            yield base, change
 
 
 def loosened(definition: Body) -> Body:
@@ -192,16 +204,13 @@ def loosened(definition: Body) -> Body:
 
 def loose(schema: Schema) -> Schema:
     made = {word: value for word, value in schema.items() if word in STRUCTURE}
-    if schema.get("x-kubernetes-list-type") == "map":
-        made["items"] = {**made["items"], "required": schema["items"].get("required", [])}
     if "properties" in schema:
         made["properties"] = {name: loose(child) for name, child in schema["properties"].items()}
-    if isinstance(schema.get("additionalProperties"), dict):
-        made["additionalProperties"] = loose(schema["additionalProperties"])
-    if "items" in schema:
-        made["items"] = loose(schema["items"]) | {
-            word: made["items"][word] for word in ("required",) if word in made["items"]
-        }
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            made[word] = loose(schema[word])
+    if schema.get("x-kubernetes-list-type") == "map":  # a key has to be there, or to have a default
+        made["items"]["required"] = schema["items"].get("required", [])
     return made
 
 
@@ -217,19 +226,17 @@ def is_strict(ground: Ground) -> bool:
     return not ground.oracle.apply(body, name="forbidden", namespace=NAMESPACE).accepted
 
 
-def shared_with_another(ground: Ground, base: Base, namespace: str) -> Any:
+def created(ground: Ground, body: Body) -> Any:
+    answer = ground.oracle.apply(body, name=body["metadata"]["name"], namespace=NAMESPACE, dry_run=False)
+    assert answer.accepted, answer
+    return answer.live
+
+
+def shared_with_another(ground: Ground, base: Base) -> Any:
     """Another manager declares some of the same fields, with the same values; None when it may not."""
     name = base.body["metadata"]["name"]
     spec = base.body.get("spec") or {}
     part = {key: spec[key] for key in list(spec)[::2]} if isinstance(spec, dict) else spec
     identity = {word: base.body[word] for word in ("apiVersion", "kind")}
     body = {**identity, "metadata": {"name": name, "labels": {"other": "x"}}, "spec": part}
-    answer = ground.oracle.apply(body, name=name, namespace=namespace, dry_run=False, manager="somebody")
-    return answer.live
-
-
-def create(ground: Ground, base: Base, namespace: str) -> Any:
-    ground.api.create_namespace(namespace)
-    answer = ground.oracle.apply(base.body, name=base.body["metadata"]["name"], namespace=namespace, dry_run=False)
-    assert answer.accepted, answer
-    return answer.live
+    return ground.oracle.apply(body, name=name, namespace=NAMESPACE, dry_run=False, manager="somebody").live

@@ -333,7 +333,6 @@ class Mutation:
     edits: tuple[Edit, ...] = ()
     update: bool = False
     """Over the live object that was made from the base."""
-    base_number: int = 0
 
     def __str__(self) -> str:
         told = ", ".join(
@@ -371,6 +370,5 @@ def mutations(
 ) -> Iterator[Mutation]:
     """`count` mutations, as many of each base."""
     for number in range(-(-count // len(bases))):
-        for index, (base, body, schema) in enumerate(bases[: count - number * len(bases)]):
-            made = mutate(base, body, schema, seed=seed, number=number, update=update)
-            yield replace(made, base_number=index)
+        for base, body, schema in bases[: count - number * len(bases)]:
+            yield mutate(base, body, schema, seed=seed, number=number, update=update)
