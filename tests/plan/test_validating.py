@@ -104,7 +104,7 @@ def test_an_error_is_told_at_the_overlay_that_made_it(compile_small: Any, small:
 
 @pytest.mark.parametrize("where", ["functions", "bundles", "tasks"])
 def test_other_errors_hide_no_refusal(compile_small: Any, small: Any, where: str) -> None:
-    """An annotation of the operator is one error, a word that the schema does not have another: both are told, each once."""
+    """An annotation of the operator is one error, a word that the schema lacks another: both are told, each once."""
     graph = (
         small()
         .files[GRAPHS]
