@@ -425,6 +425,7 @@ class _Run:
             not_run=not_run,
             refused=refused,
             verdicts=self.verdicts.units,
+            schemas=self.verdicts.schemas,
             complete=self.complete and not context.unreadable,
             unreadable_clusters=context.unreadable,
             named=self.named,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
@@ -25,9 +25,9 @@ from gitops.policy import codes
 from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.schemas.kind_schema import KindSchema
-from gitops.policy.schemas.schema_set import NO_SCHEMAS, SchemaSet
+from gitops.policy.schemas.schema_set import NO_SCHEMAS, ClusterSchemas, SchemaSet
 from gitops.policy.schemas.sources import schemas_of_definitions
-from gitops.policy.verdicts import Judgement, Problem, Verdict
+from gitops.policy.verdicts import Judgement, Problem, Verdict, quoted
 
 JUDGEMENTS_KEPT = 20_000
 """Objects whose judgement is remembered: a schema that changes has few of them judged anew."""
@@ -35,17 +35,16 @@ JUDGEMENTS_KEPT = 20_000
 MOST_PROBLEMS = 20
 """Findings about one object: a manifest of another version of an operator is wrong everywhere."""
 
-LONGEST_RULE = 200
-"""Characters of a rule that is quoted: a CEL rule may be a page."""
-
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """`units` has the verdict of every object, in the order of the unit's objects."""
+    """`units` has the verdict of every object, in the order of the unit's objects; `schemas` tells what they were
+    judged with."""
 
     findings: tuple[Finding, ...] = ()
     refused: frozenset[UnitKey] = frozenset()
     units: Mapping[UnitKey, tuple[Verdict, ...]] = field(default_factory=dict)
+    schemas: ClusterSchemas = field(default_factory=dict)
 
 
 NO_VERDICTS = Verdicts()
@@ -88,9 +87,11 @@ class Validator:
         for unit in units:
             by_cluster[unit.key.cluster].append(unit)
         report, before, self._units = _Report(documents), self._units, {}
+        schemas = {}
         for cluster, own in sorted(by_cluster.items()):
             copied = self._files.facts.get(cluster, NOTHING_KNOWN).schemas
             known = _Known(facts.get(cluster, NOTHING_KNOWN), self._files.schemas.overlaid(copied), own)
+            schemas[cluster] = known.schema
             for unit in own:
                 judged = before.get(unit.key)
                 if judged is None or judged.objects is not unit.objects or judged.knowledge != known.digest:
@@ -99,7 +100,7 @@ class Validator:
                 report.add(unit, judged, known)
         while len(self._judgements) > JUDGEMENTS_KEPT:
             self._judgements.popitem(last=False)
-        return report.verdicts()
+        return replace(report.verdicts(), schemas=schemas)
 
     def _unit(self, objects: tuple[DesiredObject, ...], known: _Known) -> _Judged:
         if known.nothing:
@@ -259,9 +260,8 @@ class _Report:
             told = list(problems.items())
             for (problem, origin), clusters in told[:MOST_PROBLEMS]:
                 where = f"{spelled(problem.path)}: " if problem.path else ""
-                rule = problem.rule if len(problem.rule) <= LONGEST_RULE else f"{problem.rule[:LONGEST_RULE]}…"
                 places = _places(clusters, self._valid[declared])
-                message = f"{gvk.kind} {name}: {where}{problem.message} (rule: {rule}); {places}"
+                message = f"{gvk.kind} {name}: {where}{problem.message} (rule: {quoted(problem.rule)}); {places}"
                 yield self._refusal(message, origin, declared, problem)
             if len(told) > MOST_PROBLEMS:
                 (problem, origin), _ = told[MOST_PROBLEMS]
