@@ -279,7 +279,7 @@ class _Report:
         )
 
     def _unverified(self) -> Iterator[Finding]:
-        for (gap, gvk, words), noted in self._gaps.items():
+        for (gap, gvk, words), noted in self._grouped().items():
             clusters = _listed("cluster", noted.clusters)
             objects = _count(noted.objects, "object")
             if gap is _Gap.NOT_SERVED:
@@ -293,12 +293,25 @@ class _Report:
             why = {
                 _Gap.NOTHING: f"no schemas of {clusters} are known",
                 _Gap.SILENT: f"{clusters} cannot say what {gvk.api_version if gvk else ''} serves",
-                _Gap.NO_SCHEMA: f"no schema of it is known for {clusters}",
+                _Gap.NO_SCHEMA: f"no schema is known for {clusters}",
                 _Gap.UNCHECKED: f"{words} ({clusters})",
             }[gap]
             of = f"{objects} of {_kinds(noted.kinds)}"
             code = codes.UNCHECKED if gap is _Gap.UNCHECKED else codes.UNVERIFIED
             yield finding(code, f"not verified: {of}: {why}", noted.origin)
+
+    def _grouped(self) -> dict[tuple[_Gap, GroupVersionKind | None, str], _Gathered]:
+        """Kinds without a schema together, where they are without on the same clusters."""
+        found: dict[tuple[_Gap, GroupVersionKind | None, str], _Gathered] = {}
+        for (gap, gvk, words), noted in self._gaps.items():
+            alike = gap is _Gap.NO_SCHEMA
+            key = (gap, None, " ".join(noted.clusters)) if alike else (gap, gvk, words)
+            known = found.setdefault(key, noted)
+            if known is not noted:
+                known.origin = min(known.origin, noted.origin)
+                known.objects += noted.objects
+                known.kinds |= noted.kinds
+        return found
 
 
 def _declared(unit: Unit, item: DesiredObject) -> _Declared:
