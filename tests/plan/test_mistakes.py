@@ -148,6 +148,7 @@ def test_a_token_as_a_name_is_in_no_format(compile_small, small, capsys):
 
 
 GRAPHS = "functions/chat/manifests/more.yaml"
+ONCE = [("GO4525", f"{GRAPHS}:2")]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ GRAPHS = "functions/chat/manifests/more.yaml"
     [
         ("kind: DynamoGraphDeployment\nmetadata: {name: more}\nspec:\n", [("GO4107", f"{GRAPHS}:4")]),
         (
-            "kind: DynamoGraphDeploymentRequest\nmetadata: {name: r}\nspec: {autoApply: false}\n",
+            "kind: DynamoGraphDeploymentRequest\nmetadata: {name: r}\nspec: {autoApply: no}\n",
             [("GO4525", f"{GRAPHS}:2")],
         ),
     ],
