@@ -25,7 +25,7 @@ MOST_FILES = 20_000
 def default_folders(repository: Path) -> list[Path]:
     """The pulled copy in a work tree, if there is one."""
     folder = repository / DEFAULT_FOLDER
-    return [folder] if folder.is_dir() else []
+    return [folder] if any(_below(folder)) else []
 
 
 def load_published(places: Iterable[Path], *, repository: Path | None = None) -> Published:
@@ -38,7 +38,7 @@ def load_published(places: Iterable[Path], *, repository: Path | None = None) ->
 def read_schema_files(places: Iterable[Path]) -> dict[str, bytes]:
     """Path → content, of files and of all files below folders.
 
-    Raises OSError for a place that cannot be read, or when there is too much.
+    Raises OSError for a place that cannot be read or holds nothing, or when there is too much.
     """
     found: dict[str, bytes] = {}
     left = MOST_BYTES
@@ -56,11 +56,20 @@ def _files(places: Iterable[Path]) -> Iterator[Path]:
         if not place.is_dir():
             yield place
             continue
-        for folder, folders, names in os.walk(place):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted(names):
-                if name.endswith((".yaml", ".yml", ".json")) and not name.startswith("."):
-                    yield Path(folder) / name
+        below = _below(place)
+        first = next(below, None)
+        if first is None:
+            raise OSError(f"{place}: there is no YAML or JSON file in this folder")
+        yield first
+        yield from below
+
+
+def _below(place: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(place):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if name.endswith((".yaml", ".yml", ".json")) and not name.startswith("."):
+                yield Path(folder) / name
 
 
 def _read(file: Path, limit: int) -> bytes:
