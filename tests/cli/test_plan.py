@@ -50,6 +50,8 @@ def test_clusters_without_credentials_cannot_be_asked(gitops: Any, template: Pat
     assert "cannot be asked" in result.out
     body = json.loads(gitops("plan", template, "--credentials-dir", tmp_path / "none", "-f", "json").out)
     assert set(body["unreachable"]) == {"dgx-a", "dgx-b"}
+    one = gitops("plan", template, "--credentials-dir", tmp_path / "none", "--cluster", "dgx-a").out
+    assert one.count("cannot be asked") == 2, "also the one that was not asked for: it changes the placement"
 
 
 def test_every_cluster_says_why_it_was_chosen_or_not(gitops: Any, template: Path) -> None:
