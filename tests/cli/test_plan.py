@@ -63,7 +63,7 @@ def test_every_cluster_says_why_it_was_chosen_or_not(gitops: Any, template: Path
     assert out.index("placement") < out.index("dgx-a  (")
     part = out[out.index("function/llama-chat h100  1 of 1 instance") : out.index("task/warm-cache  ")]
     assert "dgx-a  no: its region is eu-north" in part
-    assert "dgx-b  0 new" in part
+    assert "dgx-b  #0 new" in part
     assert "bundle/platform-base" not in out[out.index("placement") : out.index("dgx-a  (")]
     body = json.loads(gitops("plan", template, "-f", "json", "--cluster", "dgx-a").out)
     chosen = {p["workload"]: p["clusters"] for p in body["placement"]}
