@@ -69,7 +69,7 @@ REFUSED = [
 def test_default_refuses_what_unrestricted_passes(compile_small, pod, line):
     refused = compile_small(change("{name: Default}", **{GRAPH: graph(pod)}))
     assert told(refused) == [("GO4611", f"{GRAPH}:{line}")]
-    assert refused.errors[0].message.endswith(", validation policy Default)")
+    assert any(f.message.endswith(", validation policy Default)") for f in refused.errors)
     assert told(compile_small(change("{name: Unrestricted}", **{GRAPH: graph(pod)}))) == []
     assert told(compile_small(change("", **{GRAPH: graph(pod)}))) == []
 
