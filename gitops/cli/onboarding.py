@@ -15,8 +15,8 @@ _MADE = "<!-- Made by scripts/generate_docs.py from gitops/model/operators.py an
 _INTRODUCTION = """\
 An operator is data. One file says what people may declare, what the operator makes of it, what it refuses, and what
 must be known to run it. A type whose checklist is not complete is refused when the daemon starts: an operator that
-nobody can install, observe or repair is not handed to anybody. Types ship with the program: the files below are those of
-its source, and what they say holds once that is installed.
+nobody can install, observe or repair is not handed to anybody. Types ship with the program: the files below are in its
+source, and what they say holds once that is installed.
 
 1. Copy the example below to `policies/operators/NAME.yaml` and change it. Facts come from the operator's definitions,
    its webhooks and its chart; every rule names its source.
