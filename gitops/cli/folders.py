@@ -57,12 +57,7 @@ def compiled_folder(
 
 
 def compared_with(
-    path: Path,
-    base: str,
-    compilation: Compilation,
-    *,
-    schemas: Published,
-    extra_types: Iterable[GroupVersionKind] = (),
+    path: Path, base: str, compilation: Compilation, *, extra_types: Iterable[GroupVersionKind] = ()
 ) -> Compilation:
     """The compilation of a folder with what is to be said of its changes since it parted from the revision `base`.
 
@@ -70,15 +65,12 @@ def compared_with(
     """
     from gitops.plan.compiling import Compiler
     from gitops.plan.revisions import check_revisions
-    from gitops.plan.validating import schema_lookup
     from gitops.policy.registry import OperatorRegistry
     from gitops.source.revisions import fork_point
 
     registry = OperatorRegistry.shipped().permitting(extra_types)
-    before = Compiler(registry).compile(fork_point(path, base), facts=schemas.facts)
-    units = (*compilation.units.values(), *compilation.refused.values(), *compilation.not_run.values())
-    schema_of = schema_lookup(units, schemas.facts, schemas)
-    return with_findings(compilation, check_revisions(before, compilation, registry, schema_of))
+    before = Compiler(registry).compile(fork_point(path, base))
+    return with_findings(compilation, check_revisions(before, compilation, registry))
 
 
 def with_findings(compilation: Compilation, more: Iterable[Finding]) -> Compilation:

@@ -26,9 +26,7 @@ from gitops.model.kinds import NAMESPACE
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
-from gitops.plan.transitions import Transition, refused_transitions
 from gitops.plan.units import Compilation, DesiredObject
-from gitops.plan.validating import schema_lookup
 from gitops.policy.facts import ClusterFacts
 from gitops.policy.placement import pins_of
 from gitops.policy.published import NOTHING_PUBLISHED, Published
@@ -104,12 +102,7 @@ async def compare_with_clusters(
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
             plan.changes |= found
-        transitions = [transition for cluster in compared for transition in cluster.transitions]
-        schema_of = schema_lookup(compiled.units.values(), facts, known)
-        plan.refused = [
-            *check_updates(compiler.registry, (transition.update for transition in transitions)),
-            *refused_transitions(transitions, schema_of),
-        ]
+        plan.refused = [f for cluster in compared for f in check_updates(compiler.registry, cluster.updates)]
         plan.unreachable = {c.name: c.problem for c in clusters if c.problem}
         return plan
     finally:
@@ -129,7 +122,7 @@ class _Cluster:
         self.facts: ClusterFacts | None = None
         self.parents: Mapping[UnitKey, ParentRecord] = {}
         self.problem = ""
-        self.transitions: list[Transition] = []
+        self.updates: list[Update] = []
         self._document = compilation.clusters[name]
         self._wanted = Wanted.of(self._document, kinds_of(compilation, name), registry)
         self._connector = connector
@@ -194,8 +187,7 @@ class _Cluster:
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
         if change is Change.UPDATE:
             before = earlier_state(body, live, compared)
-            update = Update(desired.ref, before, body, desired.provenance, key.workload)
-            self.transitions.append(Transition(update, self.name, live))
+            self.updates.append(Update(desired.ref, before, body, desired.provenance, key.workload))
         return ObjectChange(desired.ref, change, source, compared.differences)
 
     async def _deleted(

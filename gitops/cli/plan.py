@@ -56,7 +56,7 @@ def plan(
     if live is not None and live.refused:
         compilation = with_findings(compilation, live.refused)
     if base is not None:
-        compilation = compared_with(path, base, compilation, schemas=known, extra_types=settings.permitted_types)
+        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
     unknown = wanted - set(compilation.clusters)
     if unknown:
         names = ", ".join(sorted(unknown))

@@ -37,7 +37,7 @@ def validate(
     known = schemas_of(path, schemas)
     tree, compilation = compiled_folder(path, schemas=known, extra_types=settings.permitted_types)
     if base is not None:
-        compilation = compared_with(path, base, compilation, schemas=known, extra_types=settings.permitted_types)
+        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":

@@ -11,30 +11,25 @@ from collections.abc import Iterator
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import UnitKey, WorkloadRef
-from gitops.plan.transitions import SchemaOf, Transition, refused_transitions
 from gitops.plan.units import Compilation, Unit
 from gitops.policy import codes
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.updates import Update, check_updates
 
 
-def check_revisions(
-    before: Compilation, after: Compilation, registry: OperatorRegistry, schema_of: SchemaOf
-) -> tuple[Finding, ...]:
+def check_revisions(before: Compilation, after: Compilation, registry: OperatorRegistry) -> tuple[Finding, ...]:
     """Findings about what changed: fields that living objects do not take, and bases that changed under one version.
 
     An instance that moves to another cluster is made anew there, so it is not compared. Each problem is told once,
     however many instances have it.
     """
     found: dict[tuple[str, str, str], Finding] = {}
-    transitions = list(_transitions(before, after))
-    refused = check_updates(registry, (transition.update for transition in transitions))
-    for problem in (*_changed_bases(before, after), *refused, *refused_transitions(transitions, schema_of)):
+    for problem in (*_changed_bases(before, after), *check_updates(registry, _updates(before, after))):
         found.setdefault((problem.code, str(problem.origin), problem.message), problem)
     return tuple(sorted(found.values(), key=lambda f: (f.origin, f.code, f.message)))
 
 
-def _transitions(before: Compilation, after: Compilation) -> Iterator[Transition]:
+def _updates(before: Compilation, after: Compilation) -> Iterator[Update]:
     earlier = _all(before)
     for key, unit in sorted(_all(after).items()):
         old = earlier.get(key)
@@ -42,8 +37,7 @@ def _transitions(before: Compilation, after: Compilation) -> Iterator[Transition
         for desired in unit.objects:
             was = known.get(desired.ref)
             if was is not None and was.digest != desired.digest:
-                update = Update(desired.ref, was.body, desired.body, desired.provenance, key.workload)
-                yield Transition(update, key.cluster)
+                yield Update(desired.ref, was.body, desired.body, desired.provenance, key.workload)
 
 
 def _changed_bases(before: Compilation, after: Compilation) -> Iterator[Finding]:
@@ -70,4 +64,4 @@ def _changed_object(old: Unit | None, unit: Unit) -> Origin:
 
 
 def _all(state: Compilation) -> dict[UnitKey, Unit]:
-    return {**state.not_run, **state.refused, **state.units}
+    return {**state.not_run, **state.units}

@@ -20,7 +20,6 @@ from gitops.model.identity import ClusterName, GroupKind, GroupVersionKind, Obje
 from gitops.model.kinds import DEFINITION
 from gitops.plan.field_paths import spelled
 from gitops.plan.ordering import defined_kind
-from gitops.plan.transitions import SchemaOf
 from gitops.plan.units import PART_OF_LABEL, DesiredObject, Unit
 from gitops.policy import codes
 from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts
@@ -90,7 +89,8 @@ class Validator:
             by_cluster[unit.key.cluster].append(unit)
         report, before, self._units = _Report(documents), self._units, {}
         for cluster, own in sorted(by_cluster.items()):
-            known = _known(cluster, own, facts, self._files)
+            copied = self._files.facts.get(cluster, NOTHING_KNOWN).schemas
+            known = _Known(facts.get(cluster, NOTHING_KNOWN), self._files.schemas.overlaid(copied), own)
             for unit in own:
                 judged = before.get(unit.key)
                 if judged is None or judged.objects is not unit.objects or judged.knowledge != known.digest:
@@ -126,20 +126,6 @@ class Validator:
         else:
             self._judgements.move_to_end(key)
         return found
-
-
-def schema_lookup(units: Iterable[Unit], facts: Facts, files: Published) -> SchemaOf:
-    """The schemas that a Validator would judge these units with."""
-    by_cluster: defaultdict[ClusterName, list[Unit]] = defaultdict(list)
-    for unit in units:
-        by_cluster[unit.key.cluster].append(unit)
-    known = {cluster: _known(cluster, own, facts, files) for cluster, own in by_cluster.items()}
-    return lambda cluster, gvk: known[cluster].schema(gvk) if cluster in known else None
-
-
-def _known(cluster: ClusterName, units: Sequence[Unit], facts: Facts, files: Published) -> _Known:
-    copied = files.facts.get(cluster, NOTHING_KNOWN).schemas
-    return _Known(facts.get(cluster, NOTHING_KNOWN), files.schemas.overlaid(copied), units)
 
 
 class _Known:

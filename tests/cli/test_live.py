@@ -110,23 +110,3 @@ def test_n06_what_a_live_object_does_not_take_is_told_before_it_is_sent(
     assert plan.code == 1
     assert [(f["code"], f["file"], f["line"]) for f in found] == [("GO4527", file, line)]
     assert "it needs a new object name" in found[0]["message"]
-
-
-def test_what_the_api_server_takes_as_new_and_not_as_a_change_is_told_too(
-    gitops: Any, template: Path, fleet: tuple[Any, list[object]]
-) -> None:
-    """The cluster's own schemas, and the object as it lives: immutable ConfigMaps are a rule of Kubernetes itself."""
-    plane, arguments = fleet
-    (file,) = (
-        f for f in template.rglob("*.yaml") if "kind: ConfigMap" in f.read_text() and "echo-page" in f.read_text()
-    )
-    text = file.read_text()
-    file.write_text(text.replace("kind: ConfigMap\n", "kind: ConfigMap\nimmutable: true\n", 1))
-    assert gitops("apply", "--once", *arguments).code == 0
-    assert plane.get(CONFIG)["immutable"] is True
-    file.write_text(file.read_text().replace("\ndata:\n", "\ndata:\n  more: text\n", 1))
-    plan = gitops("plan", template, *arguments[2:4], "-f", "json")
-    (found,) = [f for f in json.loads(plan.out)["findings"] if f["severity"] == "error"]
-    assert plan.code == 1
-    assert (found["code"], found["file"]) == ("GO4528", str(file.relative_to(template)))
-    assert "refused by cluster dgx-a" in found["message"]

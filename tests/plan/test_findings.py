@@ -98,7 +98,7 @@ def test_finding(compile_small, compiler, small, case):
         findings = [*known.findings, *judged.findings]
     elif "before" in case:
         assert states[-1].errors == ()
-        findings = check_revisions(*states, compiler.registry, lambda *_: None)
+        findings = check_revisions(*states, compiler.registry)
     else:
         findings = states[-1].findings
     places = [str(f.origin) for f in findings if f.code == case["code"]]

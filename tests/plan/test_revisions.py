@@ -6,11 +6,6 @@ import pytest
 
 from gitops.plan.revisions import check_revisions
 
-
-def no_schema(*_):
-    return None
-
-
 GRAPH = "functions/chat/manifests/graph.yaml"
 FUNCTION = "functions/chat/function.yaml"
 DEPLOYMENT = "functions/chat/deployment.yaml"
@@ -27,10 +22,7 @@ def compare(compile_small, compiler, small):
             assert old in edited[path]
             edited[path] = edited[path].replace(old, new)
         before, after = compile_small(), compile_small({p: t for p, t in edited.items() if t != files[p]})
-        return [
-            (f.code, str(f.origin), str(f.workload))
-            for f in check_revisions(before, after, compiler.registry, no_schema)
-        ]
+        return [(f.code, str(f.origin), str(f.workload)) for f in check_revisions(before, after, compiler.registry)]
 
     return run
 

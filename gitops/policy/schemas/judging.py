@@ -77,12 +77,7 @@ def _words(schema: Schema) -> Iterator[str]:
 
 
 def judge(
-    gvk: GroupVersionKind,
-    content: bytes,
-    header: Header,
-    body: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
-    sole_owner: bool,
+    gvk: GroupVersionKind, content: bytes, header: Header, body: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> Judgement:
     try:
         kind = compiled(content, header.builtin)
@@ -97,7 +92,7 @@ def judge(
     if problems:
         return Judgement(problems)
     results = _native(gvk) if header.builtin else _custom(kind, header)
-    found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind, sole_owner)
+    found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind)
     return Judgement(found.problems, (*_compared(copy, live), *found.unchecked))
 
 
@@ -107,9 +102,8 @@ Check = Callable[[dict[str, Any], dict[str, Any] | None], Results]
 """Of an object as it will be, and of the live one."""
 
 
-def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled, sole_owner: bool) -> Judgement:
-    futures = outcomes(live, body, kind.typed, kind.types, sole_owner=sole_owner)
-    results = [check(future, live) for future in futures]
+def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled) -> Judgement:
+    results = [check(future, live) for future in outcomes(live, body, kind.typed, kind.types)]
     problems = tuple(problem for problem in results[-1][0] if all(problem in found for found, _ in results))
     unchecked = tuple(dict.fromkeys(sentence for _, sentences in results for sentence in sentences))
     if not problems and any(found for found, _ in results):

@@ -95,11 +95,8 @@ class KindSchema:
     def subresources(self) -> tuple[str, ...]:
         return self.header.subresources
 
-    def judge(
-        self, body: Mapping[str, object], old: Mapping[str, object] | None = None, *, sole_owner: bool = False
-    ) -> Judgement:
+    def judge(self, body: Mapping[str, object], old: Mapping[str, object] | None = None) -> Judgement:
         """Whether the server takes `body`, sent by server-side apply; over `old`, the live object, if there is one.
-        `sole_owner` says that the same manager declared all of `old`, where its managedFields do not tell.
 
         Never raises, whatever the schema and the object hold.
         """
@@ -107,7 +104,7 @@ class KindSchema:
 
         if self.header.unusable:
             return Judgement(unchecked=(f"the schema of {self.gvk} cannot be used: {self.header.unusable}",))
-        return judge(self.gvk, self.content, self.header, body, old, sole_owner)
+        return judge(self.gvk, self.content, self.header, body, old)
 
 
 @functools.lru_cache(maxsize=8)
