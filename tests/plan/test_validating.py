@@ -16,7 +16,7 @@ from gitops.policy.facts import ClusterFacts
 from gitops.policy.published import Published
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.schemas.kind_schema import KindSchema
-from gitops.policy.schemas.sources import schemas_of_definitions
+from gitops.policy.schemas.sources import kinds_of_definition, schemas_of_definitions
 from gitops.policy.verdicts import Verdict
 from gitops.source.folders import FolderTree
 
@@ -104,7 +104,7 @@ def test_an_error_is_told_at_the_overlay_that_made_it(compile_small: Any, small:
 
 @pytest.mark.parametrize("where", ["functions", "bundles", "tasks"])
 def test_other_errors_hide_no_refusal(compile_small: Any, small: Any, where: str) -> None:
-    """An annotation of the operator is one error, a word that the schema does not have another: both are told, each once."""
+    """An annotation of the operator is one error, a word that the schema does not have another: each is told once."""
     graph = (
         small()
         .files[GRAPHS]
@@ -167,6 +167,22 @@ def test_a_definition_counts_on_the_clusters_of_its_bundle_only(compile_small: A
     }
     compiled = compile_small(files, facts={A: facts(TAKES), B: facts(TAKES)})
     assert {key.cluster for key in compiled.refused} == {"b"}
+
+
+@pytest.mark.parametrize("live", [TAKES, REFUSES])
+def test_a_definition_of_a_bundle_with_errors_holds_for_that_bundle_alone(
+    compile_small: Any, small: Any, live: Any
+) -> None:
+    """It will not be there: a function is judged by what the cluster has."""
+    in_git = REFUSES if live is TAKES else TAKES
+    wrong = "  name: chat\n  namespace: web\n  annotations: {nvidia.com/workload-provider: grove}\n"
+    graph = small().files[GRAPHS].replace("  name: chat\n", wrong, 1)
+    files = {"bundles/base/objects.yaml": "---\n".join([graph, yaml.safe_dump(in_git)])}
+    compiled = compile_small(files, facts={A: facts(live), B: facts(live)})
+    assert "bundle/base" in map(str, compiled.held)
+    assert {key.kind.value for key in compiled.refused} == ({"function"} if live is REFUSES else set())
+    said = [f for f in by_code(compiled, "GO4505") if f.startswith("bundles/")]
+    assert len(said) == (1 if in_git is REFUSES else 0)
 
 
 def test_files_say_what_the_cluster_does_not(small: Any) -> None:
@@ -271,6 +287,27 @@ def test_an_object_is_judged_once_for_all_its_instances_and_clusters(compile_sma
     assert judged == [GRAPH], "another kind's schema changed"
     compile_small(facts={A: facts(REFUSES), B: facts(TAKES)})
     assert judged == [GRAPH, GRAPH]
+
+
+def test_definitions_in_the_repository_are_read_once_for_all_clusters_and_commits(
+    compile_small: Any, small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Any] = []
+
+    def noted(body: Mapping[str, Any]) -> Any:
+        read.append(body)
+        return kinds_of_definition(body)
+
+    monkeypatch.setattr("gitops.plan.validating.kinds_of_definition", noted)
+    objects = small().files["bundles/base/objects.yaml"] + "---\n" + yaml.safe_dump(TAKES)
+    known = {A: facts(), B: facts()}
+    for change in ({}, {"functions/chat/manifests/settings.yaml": None}, {}):
+        compile_small({"bundles/base/objects.yaml": objects, **change}, facts=known)
+    assert len(read) == 1
+    others = objects.replace("- vllm", "- sglang")
+    assert objects != others
+    compiled = compile_small({"bundles/base/objects.yaml": others}, facts=known)
+    assert (len(read), len(compiled.refused)) == (2, 2)
 
 
 def test_what_a_cluster_tells_changes_no_unit(compile_small: Any) -> None:
