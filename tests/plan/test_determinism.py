@@ -99,6 +99,11 @@ POLICY = (
     "apiVersion: gitops/v1alpha1\nkind: ValidationPolicy\nmetadata: {{name: mine}}\n"
     "spec: {{base: {}, extraKubernetesTypes: [{{group: batch, version: v1, kind: Job}}]}}\n"
 )
+NARROW = (
+    "apiVersion: gitops/v1alpha1\nkind: OperatorType\nmetadata: {name: dynamo}\nspec:\n"
+    "  clusterAttribute: DynamoOperatorSupport\n  companions: [{group: '', version: v1, kind: Secret, resource: secrets}]\n"
+    "  kinds: [{group: nvidia.com, version: v1beta1, kind: DynamoGraphDeployment, resource: dynamographdeployments}]\n"
+)
 CHAT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "page", "namespace": "web"}}
 SPACE = {
     "apiVersion": "v1",
@@ -152,6 +157,7 @@ SHORT = [
     {"clusters/b.yaml": CLUSTER.format(name="b") + SECURITY.format("baseline")},
     {"policies/validation/mine.yaml": POLICY.format("Default")},
     {"policies/validation/mine.yaml": POLICY.format("Unrestricted")},
+    {"policies/operators/dynamo.yaml": NARROW},
     deployed("late", 1, ", validationPolicy: {name: mine}"),
     {"functions/late/settings.yaml": JOB},
     {"bundles/base/objects.yaml": yaml.safe_dump_all([CHAT, definition("vllm")])},
