@@ -101,7 +101,8 @@ POLICY = (
 )
 NARROW = (
     "apiVersion: gitops/v1alpha1\nkind: OperatorType\nmetadata: {name: dynamo}\nspec:\n"
-    "  clusterAttribute: DynamoOperatorSupport\n  companions: [{group: '', version: v1, kind: Secret, resource: secrets}]\n"
+    "  clusterAttribute: DynamoOperatorSupport\n"
+    "  companions: [{group: '', version: v1, kind: Secret, resource: secrets}]\n"
     "  kinds: [{group: nvidia.com, version: v1beta1, kind: DynamoGraphDeployment, resource: dynamographdeployments}]\n"
 )
 CHAT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "page", "namespace": "web"}}
