@@ -102,7 +102,8 @@ async def compare_with_clusters(
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
             plan.changes |= found
-        plan.refused = [f for cluster in compared for f in check_updates(compiler.registry, cluster.updates)]
+        updates = [update for cluster in compared for update in cluster.updates]
+        plan.refused = list(check_updates(compiler.registry, updates, compiled.schemas))
         plan.unreachable = {c.name: c.problem for c in clusters if c.problem}
         return plan
     finally:
@@ -187,7 +188,8 @@ class _Cluster:
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
         if change is Change.UPDATE:
             before = earlier_state(body, live, compared)
-            self.updates.append(Update(desired.ref, before, body, desired.provenance, key.workload))
+            update = Update(self.name, desired.ref, before, body, desired.provenance, key.workload, live)
+            self.updates.append(update)
         return ObjectChange(desired.ref, change, source, compared.differences)
 
     async def _deleted(

@@ -38,6 +38,7 @@ from gitops.plan.validating import NO_VERDICTS, Validator, Verdicts
 from gitops.plan.workloads import ClusterEntry, Context, Demand, WorkloadResult
 from gitops.policy.allocation import Ask, Decision, Placed, allocate, keep
 from gitops.policy.facts import NO_FACTS, Facts
+from gitops.policy.operator_rules import without_consequences
 from gitops.policy.placement import NO_PINS, Pins
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
@@ -428,12 +429,13 @@ class _Run:
             repository=repository,
             clusters=context.documents,
             units=units,
-            findings=_sorted(self.findings),
+            findings=_sorted(without_consequences(self.findings)),
             held=frozenset(self.held),
             left_alone=frozenset(self.left_alone),
             not_run=not_run,
             refused=refused,
             verdicts=self.verdicts.units,
+            schemas=self.verdicts.schemas,
             complete=self.complete and not context.unreadable,
             unreadable_clusters=context.unreadable,
             named=self.named,

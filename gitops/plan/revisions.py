@@ -24,7 +24,7 @@ def check_revisions(before: Compilation, after: Compilation, registry: OperatorR
     however many instances have it.
     """
     found: dict[tuple[str, str, str], Finding] = {}
-    for problem in (*_changed_bases(before, after), *check_updates(registry, _updates(before, after))):
+    for problem in (*_changed_bases(before, after), *check_updates(registry, _updates(before, after), after.schemas)):
         found.setdefault((problem.code, str(problem.origin), problem.message), problem)
     return tuple(sorted(found.values(), key=lambda f: (f.origin, f.code, f.message)))
 
@@ -37,7 +37,7 @@ def _updates(before: Compilation, after: Compilation) -> Iterator[Update]:
         for desired in unit.objects:
             was = known.get(desired.ref)
             if was is not None and was.digest != desired.digest:
-                yield Update(desired.ref, was.body, desired.body, desired.provenance, key.workload)
+                yield Update(key.cluster, desired.ref, was.body, desired.body, desired.provenance, key.workload)
 
 
 def _changed_bases(before: Compilation, after: Compilation) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from gitops.model.identity import Commit, GroupVersionKind, ObjectRef, UnitKey, 
 from gitops.model.repositories import Repository
 from gitops.overlays.provenance import Provenance
 from gitops.policy.allocation import Decision
+from gitops.policy.schemas.schema_set import ClusterSchemas
 from gitops.policy.verdicts import Verdict
 
 RECONCILER_LABEL = "gitops/reconciler"
@@ -98,7 +99,7 @@ class Compilation:
     `held` are workloads that have errors: their units are absent from `units` and stay at their last good commit.
     `refused` are units with an object that their own cluster would not take; they too are absent from `units` and stay
     at their last good commit, while the workload goes on elsewhere. `verdicts` are of the objects of every unit, in
-    their order, where somebody asked for them.
+    their order, where somebody asked for them; `schemas` tells what they were judged with.
     `complete` is False when something unreadable hides which workloads exist at all: nothing may then be pruned (I1).
     """
 
@@ -117,6 +118,7 @@ class Compilation:
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What workloads name at this commit that are held, refused or barred somewhere, where all of it can be read: it
     may have moved there."""
+    schemas: ClusterSchemas = field(default_factory=dict)
     kept: frozenset[UnitKey] = frozenset()
     """Live units that stay as they are, neither changed nor removed: their operator may not be used there."""
     decisions: tuple[Decision, ...] = ()

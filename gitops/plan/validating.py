@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
@@ -25,9 +25,9 @@ from gitops.policy import codes
 from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.schemas.kind_schema import KindSchema
-from gitops.policy.schemas.schema_set import SchemaSet
+from gitops.policy.schemas.schema_set import ClusterSchemas, SchemaSet
 from gitops.policy.schemas.sources import kinds_of_definition
-from gitops.policy.verdicts import Judgement, Problem, Verdict
+from gitops.policy.verdicts import Judgement, Problem, Verdict, quoted
 
 JUDGEMENTS_KEPT = 20_000
 """Objects whose judgement is remembered: a schema that changes has few of them judged anew."""
@@ -35,17 +35,16 @@ JUDGEMENTS_KEPT = 20_000
 MOST_PROBLEMS = 20
 """Findings about one object: a manifest of another version of an operator is wrong everywhere."""
 
-LONGEST_RULE = 200
-"""Characters of a rule that is quoted: a CEL rule may be a page."""
-
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """`units` has the verdict of every object, in the order of the unit's objects."""
+    """`units` has the verdict of every object, in the order of the unit's objects; `schemas` tells what they were
+    judged with."""
 
     findings: tuple[Finding, ...] = ()
     refused: frozenset[UnitKey] = frozenset()
     units: Mapping[UnitKey, tuple[Verdict, ...]] = field(default_factory=dict)
+    schemas: ClusterSchemas = field(default_factory=dict)
 
 
 NO_VERDICTS = Verdicts()
@@ -126,12 +125,14 @@ class Validator:
             for unit in units:
                 by_cluster[unit.key.cluster][which].append(unit)
         report, before, self._units = _Report(documents), self._units, {}
+        schemas = {}
         for cluster, (sure, unsure) in sorted(by_cluster.items()):
             copied = self._files.facts.get(cluster, NOTHING_KNOWN).schemas
             told, files = facts.get(cluster, NOTHING_KNOWN), self._files.schemas.overlaid(copied)
             defined, more = self._defined(sure), self._defined(unsure)
             of_sure = _Known(told, files, defined)
             of_unsure = _Known(told, files, [*defined, *more]) if more else of_sure
+            schemas[cluster] = of_sure.schema
             for unit, known in (*((u, of_sure) for u in sure), *((u, of_unsure) for u in unsure)):
                 judged = before.get(unit.key)
                 if judged is None or judged.objects is not unit.objects or judged.knowledge != known.digest:
@@ -141,7 +142,7 @@ class Validator:
         self._definitions.forget()
         while len(self._judgements) > JUDGEMENTS_KEPT:
             self._judgements.popitem(last=False)
-        return report.verdicts()
+        return replace(report.verdicts(), schemas=schemas)
 
     def _defined(self, units: Iterable[Unit]) -> list[tuple[bytes, _Defined]]:
         items = (o for unit in units for o in unit.objects if o.gvk == DEFINITION)
@@ -304,9 +305,8 @@ class _Report:
             told = list(problems.items())
             for (problem, origin), clusters in told[:MOST_PROBLEMS]:
                 where = f"{spelled(problem.path)}: " if problem.path else ""
-                rule = problem.rule if len(problem.rule) <= LONGEST_RULE else f"{problem.rule[:LONGEST_RULE]}…"
                 places = _places(clusters, self._valid[declared])
-                message = f"{gvk.kind} {name}: {where}{problem.message} (rule: {rule}); {places}"
+                message = f"{gvk.kind} {name}: {where}{problem.message} (rule: {quoted(problem.rule)}); {places}"
                 yield self._refusal(message, origin, declared, problem)
             if len(told) > MOST_PROBLEMS:
                 (problem, origin), _ = told[MOST_PROBLEMS]
@@ -324,7 +324,7 @@ class _Report:
         )
 
     def _unverified(self) -> Iterator[Finding]:
-        for (gap, gvk, words), noted in self._gaps.items():
+        for (gap, gvk, words), noted in self._grouped().items():
             clusters = _listed("cluster", noted.clusters)
             objects = _count(noted.objects, "object")
             if gap is _Gap.NOT_SERVED:
@@ -338,12 +338,25 @@ class _Report:
             why = {
                 _Gap.NOTHING: f"no schemas of {clusters} are known",
                 _Gap.SILENT: f"{clusters} cannot say what {gvk.api_version if gvk else ''} serves",
-                _Gap.NO_SCHEMA: f"no schema of it is known for {clusters}",
+                _Gap.NO_SCHEMA: f"no schema is known for {clusters}",
                 _Gap.UNCHECKED: f"{words} ({clusters})",
             }[gap]
             of = f"{objects} of {_kinds(noted.kinds)}"
             code = codes.UNCHECKED if gap is _Gap.UNCHECKED else codes.UNVERIFIED
             yield finding(code, f"not verified: {of}: {why}", noted.origin)
+
+    def _grouped(self) -> dict[tuple[_Gap, GroupVersionKind | None, str], _Gathered]:
+        """Kinds without a schema together, where they are without on the same clusters."""
+        found: dict[tuple[_Gap, GroupVersionKind | None, str], _Gathered] = {}
+        for (gap, gvk, words), noted in self._gaps.items():
+            alike = gap is _Gap.NO_SCHEMA
+            key = (gap, None, " ".join(noted.clusters)) if alike else (gap, gvk, words)
+            known = found.setdefault(key, noted)
+            if known is not noted:
+                known.origin = min(known.origin, noted.origin)
+                known.objects += noted.objects
+                known.kinds |= noted.kinds
+        return found
 
 
 def _declared(unit: Unit, item: DesiredObject) -> _Declared:

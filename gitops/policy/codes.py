@@ -430,7 +430,7 @@ NEEDS_NEW_OBJECT = define(
 UPDATE_REFUSED = define(
     "GO4528",
     E,
-    "A change that the operator refuses",
+    "A change that the operator or the API server refuses",
     "See the rule that is named.",
     example="other `replicas` of a component with a `scalingAdapter`",
 )

@@ -205,8 +205,8 @@ class _Judge:
                 total = len(self.ref.name) + len(name)
                 if total > limit.limit and path not in told:
                     told.add(path)
-                    what = f"name and {name} have {total} characters together" if name else f"the name has {total}"
-                    self.say(codes.NAME_TOO_LONG, f"{what}, {limit.limit} are allowed", *path)
+                    what = f"name and {name} have" if name else "the name has"
+                    self.say(codes.NAME_TOO_LONG, f"{what} {total} characters, {limit.limit} are allowed", *path)
 
     def _limited(self, limit: NameLimit) -> list[tuple[Path, str]]:
         """What is added to the object's name to be limited."""

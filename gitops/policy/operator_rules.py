@@ -6,12 +6,14 @@ are the rules of webhooks and controllers, which no client can see.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from gitops.manifests.lines import Path, dotted
-from gitops.model.identity import GroupKind
+from gitops.model.findings import Finding, Severity
+from gitops.model.identity import GroupKind, WorkloadRef
 from gitops.model.object_rules import FieldRule
 from gitops.policy import codes
 from gitops.policy.cel.expressions import EvaluationError
@@ -55,6 +57,25 @@ def _evaluated(rules: Iterable[FieldRule], body: Mapping[str, Any]) -> Iterator[
             values = scope(self=value, object=body)
             for rule in group:
                 yield from judged(rule, path, values)
+
+
+def without_consequences(findings: Sequence[Finding]) -> list[Finding]:
+    """Without the rules that could not be checked at a place, or around one, that is wrong by itself: a null, a number
+    that must be text, what a schema refuses."""
+    undecided = {_named(f) for f in findings if f.code == codes.RULE_UNDECIDED}
+    wrong = defaultdict(list)
+    for f in findings if undecided else ():
+        if f.path and f.severity == Severity.ERROR and _named(f) in undecided:
+            wrong[_named(f)].append(f.path)
+
+    def follows(f: Finding) -> bool:
+        return any(f.path[: len(path)] == path[: len(f.path)] for path in wrong[_named(f)])
+
+    return [f for f in findings if f.code != codes.RULE_UNDECIDED or not follows(f)]
+
+
+def _named(f: Finding) -> tuple[WorkloadRef | None, str, str]:
+    return f.workload, *((f.object.kind, f.object.name) if f.object else ("", ""))
 
 
 def by_place(rules: Iterable[FieldRule]) -> dict[str, list[FieldRule]]:

@@ -1,7 +1,8 @@
 """Changes that a living object does not take: what its operator or API server would refuse of an update.
 
 Two states of one object are compared: what was declared before (`gitops validate --base`), or what is live and what it
-would become. Nothing here deletes or recreates anything; a refusal says what would be needed.
+would become; by the rules of operator types, and by what schemas say of changes. Nothing here deletes or recreates
+anything; a refusal says what would be needed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from gitops.manifests.lines import Path, dotted
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
-from gitops.model.identity import ObjectRef, WorkloadRef
+from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, WorkloadRef
 from gitops.model.object_rules import FieldRule, ImmutableField
 from gitops.overlays.provenance import Provenance
 from gitops.policy import codes
@@ -23,6 +24,8 @@ from gitops.policy.field_rules import Problem, named_values_at
 from gitops.policy.operator_rules import MOST_PLACES, applies, by_place, judged, version_of
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.rule_expressions import require_plain, scope
+from gitops.policy.schemas.schema_set import NO_CLUSTER_SCHEMAS, ClusterSchemas
+from gitops.policy.verdicts import quoted
 
 _ABSENT: Any = object()
 _LISTED = 10
@@ -30,22 +33,29 @@ _LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One object before and after; `provenance` tells where the values of `after` are written."""
+    """One object before and after; `provenance` tells where the values of `after` are written. `before` has only what
+    is declared or was; `live` is all of the object, where it is known."""
 
+    cluster: ClusterName
     ref: ObjectRef
     before: Mapping[str, Any]
     after: Mapping[str, Any]
     provenance: Provenance
     workload: WorkloadRef | None = None
+    live: Mapping[str, Any] | None = None
 
 
-def check_updates(registry: OperatorRegistry, updates: Iterable[Update]) -> tuple[Finding, ...]:
+def check_updates(
+    registry: OperatorRegistry, updates: Iterable[Update], schemas: ClusterSchemas = NO_CLUSTER_SCHEMAS
+) -> tuple[Finding, ...]:
     """A finding for each change that its object does not take, at the line of the new value."""
-    return tuple(found for update in updates for found in _check(registry, update))
+    return tuple(found for update in updates for found in _check(registry, update, schemas))
 
 
-def _check(registry: OperatorRegistry, update: Update) -> Iterator[Finding]:
-    for code, message, path in update_problems(registry, update.ref, update.before, update.after):
+def _check(registry: OperatorRegistry, update: Update, schemas: ClusterSchemas) -> Iterator[Finding]:
+    ruled = list(update_problems(registry, update.ref, update.before, update.after))
+    told = {path for _, _, path in ruled}
+    for code, message, path in (*ruled, *(p for p in _schema_problems(update, schemas) if p[2] not in told)):
         origin = update.provenance.origin_of(path)
         text = f"{update.ref.kind} {update.ref.name}: {message}"
         yield finding(code, text, origin, object=update.ref, workload=update.workload, path=path)
@@ -85,6 +95,24 @@ def update_problems(
                 values = scope(self=value, oldSelf=was[identity], object=after, oldObject=before)
                 for rule in group:
                     yield from _refused(rule, path, values)
+
+
+def _schema_problems(update: Update, schemas: ClusterSchemas) -> Iterator[Problem]:
+    """What the schema refuses of the change alone: transition rules, and what Kubernetes' own kinds do not let go."""
+    schema_of, after = schemas.get(update.cluster), update.after
+    group, _, version = str(after.get("apiVersion")).rpartition("/")
+    schema = None if schema_of is None else schema_of(GroupVersionKind(group, version, update.ref.kind))
+    if schema is None or update.before.get("apiVersion") != after.get("apiVersion"):
+        return
+    new = schema.judge(after)
+    over = schema.judge(after, update.live or update.before, declared=update.live is None)
+    for problem in over.problems:
+        if problem not in new.problems:
+            where = f"{dotted(problem.path)}: " if problem.path else ""
+            yield codes.UPDATE_REFUSED, f"{where}{problem.message} (rule: {quoted(problem.rule)})", problem.path
+    for sentence in over.unchecked:
+        if sentence not in new.unchecked:
+            yield codes.UNCHECKED, f"not verified: its change: {sentence}", ()
 
 
 def _changed(field: ImmutableField, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:

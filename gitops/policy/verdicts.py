@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from gitops.manifests.lines import Path
 
+LONGEST_RULE = 200
+"""Characters of a rule that is quoted: a CEL rule may be a page."""
+
 
 class Verdict(enum.StrEnum):
     VALID = "valid"  # an API server with this schema takes it, admission webhooks aside
@@ -36,3 +39,9 @@ class Judgement:
         if self.problems:
             return Verdict.INVALID
         return Verdict.UNVERIFIED if self.unchecked else Verdict.VALID
+
+
+def quoted(rule: str) -> str:
+    """A rule in one line, as long as it may be in a message."""
+    text = " ".join(rule.split())
+    return text if len(text) <= LONGEST_RULE else f"{text[:LONGEST_RULE]}…"

@@ -46,6 +46,53 @@ def test_n06_a_change_of_the_puller_is_an_error_at_its_line(gitops: Any, committ
     assert errors(gitops, command, committed) == (1, [("GO4527", CACHE, line)])
 
 
+SERVICE = "functions/embed/manifests/service.yaml"
+TRANSITION = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: nimservices.apps.nvidia.com}
+spec:
+  group: apps.nvidia.com
+  names: {kind: NIMService, plural: nimservices}
+  scope: Namespaced
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              x-kubernetes-preserve-unknown-fields: true
+              properties:
+                expose:
+                  type: object
+                  properties:
+                    service:
+                      type: object
+                      properties: {port: {type: integer}, type: {type: string}}
+                      x-kubernetes-validations:
+                        - {rule: "self.port == oldSelf.port", message: port stays}
+                        - {rule: "has(self.type) || !has(oldSelf.type)", message: type stays}
+"""
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_transition_rules_of_schemas_hold_for_what_changes(gitops: Any, committed: Path, command: str) -> None:
+    (committed / ".gitops/schemas").mkdir(parents=True)
+    (committed / ".gitops/schemas/services.yaml").write_text(TRANSITION)
+    assert errors(gitops, command, committed) == (0, [])
+    edit(committed, "functions/embed/function.yaml", 'version: "1', 'version: "2')
+    edit(committed, SERVICE, "port: 8000", "port: 8001")
+    line = next(n for n, text in enumerate((committed / SERVICE).read_text().splitlines(), 1) if "service:" in text)
+    assert errors(gitops, command, committed) == (1, [("GO4528", SERVICE, line)])
+    edit(committed, SERVICE, "port: 8001", "port: 8000")
+    edit(committed, SERVICE, "      type: ClusterIP\n", "")
+    assert errors(gitops, command, committed) == (1, [("GO4528", SERVICE, line)]), "what a declaration drops goes"
+
+
 def test_a_base_that_changes_under_its_version_is_told(gitops: Any, committed: Path) -> None:
     edit(committed, GRAPH, "dynamo-planner:1.5.0", "dynamo-planner:1.5.1")
     assert errors(gitops, "validate", committed) == (0, [("GO4530", GRAPH, 3)])

@@ -110,3 +110,25 @@ def test_n06_what_a_live_object_does_not_take_is_told_before_it_is_sent(
     assert plan.code == 1
     assert [(f["code"], f["file"], f["line"]) for f in found] == [("GO4527", file, line)]
     assert "it needs a new object name" in found[0]["message"]
+
+
+def test_what_a_schema_says_of_changes_is_told_before_they_are_sent(
+    gitops: Any, template: Path, fleet: tuple[Any, list[object]]
+) -> None:
+    plane, arguments = fleet
+    kind = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nimservices.apps.nvidia.com"
+    definition = plane.get(kind)
+    service = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    service.setdefault("x-kubernetes-validations", []).append(
+        {"rule": "self.image.tag == oldSelf.image.tag", "message": "the tag stays"}
+    )
+    plane.request("PUT", kind, definition)
+    assert gitops("apply", "--once", *arguments).code == 0
+    file = "functions/embed/manifests/service.yaml"
+    text = (template / file).read_text()
+    (template / file).write_text(text.replace('tag: "1.6.0"', 'tag: "1.6.1"').replace("cpu: 4", "cpu: 5"))
+    plan = gitops("plan", template, *arguments[2:4], "-f", "json")
+    found = [f for f in json.loads(plan.out)["findings"] if f["severity"] == "error"]
+    assert plan.code == 1
+    assert [(f["code"], f["file"]) for f in found] == [("GO4528", file)]
+    assert "the tag stays" in found[0]["message"]

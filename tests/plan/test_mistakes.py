@@ -145,3 +145,23 @@ def test_a_token_as_a_name_is_in_no_format(compile_small, small, capsys):
     assert TOKEN in result.findings[0].message
     terminal.print_findings(result.findings, tree.read, terminal.console())
     assert TOKEN not in capsys.readouterr().out + json.dumps([finding_json(f) for f in result.findings])
+
+
+GRAPHS = "functions/chat/manifests/more.yaml"
+ONCE = [("GO4525", f"{GRAPHS}:2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kind: DynamoGraphDeployment\nmetadata: {name: more}\nspec:\n", [("GO4107", f"{GRAPHS}:4")]),
+        (
+            "kind: DynamoGraphDeploymentRequest\nmetadata: {name: r}\nspec: {autoApply: no}\n",
+            [("GO4525", f"{GRAPHS}:2")],
+        ),
+    ],
+)
+def test_a_mistake_is_told_once(compile_small, text, expected):
+    """No rule that could not be checked because of it, and no general reason beside the kind's own."""
+    result = compile_small({GRAPHS: f"apiVersion: nvidia.com/v1beta1\n{text}"})
+    assert [(f.code, str(f.origin)) for f in result.findings] == expected

@@ -77,7 +77,13 @@ def _words(schema: Schema) -> Iterator[str]:
 
 
 def judge(
-    gvk: GroupVersionKind, content: bytes, header: Header, body: Mapping[str, Any], old: Mapping[str, Any] | None
+    gvk: GroupVersionKind,
+    content: bytes,
+    header: Header,
+    body: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    *,
+    declared: bool = False,
 ) -> Judgement:
     try:
         kind = compiled(content, header.builtin)
@@ -92,7 +98,7 @@ def judge(
     if problems:
         return Judgement(problems)
     results = _native(gvk) if header.builtin else _custom(kind, header)
-    found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind)
+    found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind, declared)
     return Judgement(found.problems, (*_compared(copy, live), *found.unchecked))
 
 
@@ -102,8 +108,9 @@ Check = Callable[[dict[str, Any], dict[str, Any] | None], Results]
 """Of an object as it will be, and of the live one."""
 
 
-def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled) -> Judgement:
-    results = [check(future, live) for future in outcomes(live, body, kind.typed, kind.types)]
+def _over(check: Check, body: dict[str, Any], live: dict[str, Any], kind: Compiled, declared: bool) -> Judgement:
+    futures = outcomes(live, body, kind.typed, kind.types, declared=declared)
+    results = [check(future, live) for future in futures]
     problems = tuple(problem for problem in results[-1][0] if all(problem in found for found, _ in results))
     unchecked = tuple(dict.fromkeys(sentence for _, sentences in results for sentence in sentences))
     if not problems and any(found for found, _ in results):

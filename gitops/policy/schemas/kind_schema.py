@@ -95,8 +95,11 @@ class KindSchema:
     def subresources(self) -> tuple[str, ...]:
         return self.header.subresources
 
-    def judge(self, body: Mapping[str, object], old: Mapping[str, object] | None = None) -> Judgement:
+    def judge(
+        self, body: Mapping[str, object], old: Mapping[str, object] | None = None, *, declared: bool = False
+    ) -> Judgement:
         """Whether the server takes `body`, sent by server-side apply; over `old`, the live object, if there is one.
+        `declared`: `old` is what was sent before, for want of what became of it.
 
         Never raises, whatever the schema and the object hold.
         """
@@ -104,7 +107,7 @@ class KindSchema:
 
         if self.header.unusable:
             return Judgement(unchecked=(f"the schema of {self.gvk} cannot be used: {self.header.unusable}",))
-        return judge(self.gvk, self.content, self.header, body, old)
+        return judge(self.gvk, self.content, self.header, body, old, declared=declared)
 
 
 @functools.lru_cache(maxsize=8)

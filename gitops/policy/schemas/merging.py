@@ -50,14 +50,16 @@ class Owners:
 _NOBODY = Owners(None)
 
 
-def outcomes(live: Mapping[str, Any], body: Mapping[str, Any], schema: Schema, types: Types) -> list[dict[str, Any]]:
+def outcomes(
+    live: Mapping[str, Any], body: Mapping[str, Any], schema: Schema, types: Types, *, declared: bool = False
+) -> list[dict[str, Any]]:
     """The object as it will be. Two of them when it is not known who owns what: what `body` no longer has stays, or
-    goes."""
-    known = _owners(live, body.get("apiVersion"))
+    goes. `declared`: the live object is what we declared and nothing else, so it goes."""
+    known = None if declared else _owners(live, body.get("apiVersion"))
     everything: dict[str, Tree] = {f"f:{key}": _Everything() for key in live if key not in ("metadata", "status")}
     everything["f:metadata"] = {"f:labels": _Everything(), "f:annotations": _Everything()}
     merge = _Merge(types)
-    possible = [known] if known else [_NOBODY, Owners(everything)]
+    possible = [known] if known else [Owners(everything)] if declared else [_NOBODY, Owners(everything)]
     return [merge.applied(live, body, schema, owners) for owners in possible]
 
 

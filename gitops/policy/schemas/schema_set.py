@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gitops.manifests.canonical import digest
-from gitops.model.identity import GroupVersionKind
+from gitops.model.identity import ClusterName, GroupVersionKind
 from gitops.policy.schemas.kind_schema import KindSchema
 
 
@@ -35,3 +35,8 @@ class SchemaSet:
 
 
 NO_SCHEMAS = SchemaSet()
+
+ClusterSchemas = Mapping[ClusterName, Callable[[GroupVersionKind], KindSchema | None]]
+"""By cluster: the schema that objects of a kind are judged with there, None where there is none."""
+
+NO_CLUSTER_SCHEMAS: ClusterSchemas = {}

@@ -9,13 +9,14 @@ import pytest
 from gitops.manifests.lines import dotted
 from gitops.manifests.reading import read_documents
 from gitops.model.findings import Origin
-from gitops.model.identity import GroupKind, ObjectRef
+from gitops.model.identity import ClusterName, GroupKind, ObjectRef
 from gitops.overlays.provenance import Provenance
 from gitops.policy.operator_rules import manifest_problems
 from gitops.policy.registry import OperatorRegistry
 from gitops.policy.updates import Update, check_updates, update_problems
 
 REGISTRY = OperatorRegistry.shipped()
+CLUSTER = ClusterName("dgx-a")
 DGD = GroupKind("nvidia.com", "DynamoGraphDeployment")
 NIM_SERVICE = GroupKind("apps.nvidia.com", "NIMService")
 DIGEST = "@sha256:" + "0" * 64
@@ -77,11 +78,11 @@ def test_n06_another_puller_needs_an_object_of_another_name():
     (old,) = read_documents(CACHE.encode(), file="cache.yaml").documents
     (new,) = read_documents(CACHE.replace("PULLER", "other:2").encode(), file="cache.yaml").documents
     ref = ObjectRef("apps.nvidia.com", "NIMCache", "fn-x", "embed")
-    (found,) = check_updates(REGISTRY, [Update(ref, old.body, new.body, Provenance.of_document(new))])
+    (found,) = check_updates(REGISTRY, [Update(CLUSTER, ref, old.body, new.body, Provenance.of_document(new))])
     assert (found.code, found.origin) == ("GO4527", Origin("cache.yaml", 8))
     assert "spec.source.ngc.modelPuller is immutable, it needs a new object name" in found.message
     assert "download" in found.message
-    assert check_updates(REGISTRY, [Update(ref, old.body, old.body, Provenance.of_document(old))]) == ()
+    assert check_updates(REGISTRY, [Update(CLUSTER, ref, old.body, old.body, Provenance.of_document(old))]) == ()
 
 
 def test_n08_zero_replicas_are_fine():
