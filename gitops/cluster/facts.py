@@ -27,6 +27,7 @@ from gitops.cluster.rights import read_refused
 from gitops.model.identity import GroupVersionKind
 from gitops.model.operators import OperatorType
 from gitops.policy.facts import ClusterFacts
+from gitops.policy.rbac.operators import unreadable_types
 from gitops.policy.schemas.kind_schema import KindSchema
 from gitops.policy.schemas.schema_set import SchemaSet
 from gitops.policy.schemas.sources import kinds_of_definition, kinds_of_openapi
@@ -67,7 +68,7 @@ class FactsReader:
         self._discovery = discovery
         self._documents: dict[str, tuple[str, Mapping[GroupVersionKind, KindSchema | None]]] = {}
         self._definitions: dict[str, tuple[Generation, Mapping[GroupVersionKind, KindSchema]]] = {}
-        self._refused: Mapping[str, str] = {}
+        self._gated: dict[str, str] = {}  # operator type → why it may not be used; "" when it may
 
     async def read(
         self,
@@ -97,28 +98,30 @@ class FactsReader:
         schemas |= await self._described(rest, look) if rest else {}
         operators = tuple(types)
         versions = await operator_versions(self._connection, operators, failed=look.failed)
-        if operators:
-            await self._gate(operators, look)
+        gated = await self._gate(operators, look) if operators else {}
         facts = ClusterFacts(
             served=served,
             silent=silent,
             versions=versions,
-            refused={t.metadata.name: why for t in operators if (why := self._refused.get(t.metadata.name))},
+            refused={name: why for name, why in gated.items() if why},
             schemas=SchemaSet.of(schemas[gvk] for gvk in sorted(schemas)),
             server_version=server_version,
         )
         return Reading(facts, dict(look.definitions), tuple(look.unread), look.incomplete)
 
-    async def _gate(self, operators: Collection[OperatorType], look: _Look) -> None:
-        """Which operators have rights that they must not have; without an answer, what was known of it stays."""
+    async def _gate(self, operators: Collection[OperatorType], look: _Look) -> Mapping[str, str]:
+        """Which operators have rights that they must not have; without an answer, what was known of it stays, and a
+        type of which nothing is known does not pass."""
         refused = await read_refused(Objects(self._connection, self._discovery), operators)
-        if isinstance(refused, ApiError):
-            if refused.cls in (ErrorClass.UNREACHABLE, ErrorClass.UNAUTHORIZED):
-                raise RequestFailed(refused)
-            look.failed("the operators' rights", refused)
-            look.incomplete = True
-        else:
-            self._refused = refused
+        names = [operator.metadata.name for operator in operators]
+        if not isinstance(refused, ApiError):
+            self._gated |= {name: refused.get(name, "") for name in names}
+            return {name: self._gated[name] for name in names}
+        if refused.cls in (ErrorClass.UNREACHABLE, ErrorClass.UNAUTHORIZED):
+            raise RequestFailed(refused)
+        look.failed("the operators' rights", refused)
+        look.incomplete = True
+        return {**unreadable_types(operators, str(refused)), **{n: self._gated[n] for n in names if n in self._gated}}
 
     # -- definitions ---------------------------------------------------------------------------------------------------
 

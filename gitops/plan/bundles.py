@@ -54,11 +54,13 @@ class BundleSource:
 
 @dataclass(frozen=True, slots=True)
 class BundlePlan:
-    """Clusters of a bundle with the content key of its unit there."""
+    """Clusters of a bundle with the content key of its unit there. It is `barred` where it may be by what Git says, and
+    an operator that it uses may not be used: `findings` tell of each."""
 
     units: tuple[tuple[UnitKey, str], ...]
     findings: tuple[Finding, ...]
     kept: tuple[UnitKey, ...] = ()  # live ones that stay as they are
+    barred: bool = False
 
 
 def read_bundle(context: Context, folder: WorkloadFolder) -> BundleSource:
@@ -110,7 +112,8 @@ def plan_bundle(context: Context, source: BundleSource, decisions: Sequence[Deci
         patches = source.overlays.material(source.folder, "", cluster) if source.overlays is not None else []
         mode = stricter(context.clusters[cluster].document.spec.mode, spec.mode).value
         units.append((key, content_key(context, str(key), mode, patches, manifests=source.manifests)))
-    return BundlePlan(tuple(units), tuple(findings), tuple(unit_key(decision.ask, p) for p in kept))
+    barred = any(c.barred for c in decision.ask.fitting)
+    return BundlePlan(tuple(units), tuple(findings), tuple(unit_key(decision.ask, p) for p in kept), barred)
 
 
 def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> WorkloadResult:
@@ -142,9 +145,9 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
             units.append(Unit(key, content, context.tree.commit, "", desired, mode))
         chains.check_the_rest()
         findings += [*chains.findings, *chains.pods.findings()]
-    if not any(f.severity == Severity.ERROR for f in findings):
-        return WorkloadResult(tuple(units), tuple(findings), kept=plan.kept)
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None
+    if not any(f.severity == Severity.ERROR for f in findings):
+        return WorkloadResult(tuple(units), tuple(findings), kept=plan.kept, named=named if plan.barred else None)
     return WorkloadResult((), tuple(findings), named=named, suspects=tuple(units))
 
 

@@ -145,7 +145,7 @@ class Compiler:
         run.findings += check_capacity(demands, context.clusters)
         if facts is not None and repository is not None:
             places = {name: Origin(entry.file) for name, entry in context.clusters.items()}
-            run.validated(self._validator.validate(run.every_unit(), facts, places))
+            run.validated(self._validator.validate(run.sound(), run.doubtful(), facts, places))
         self._forget(len(layout.workloads))
         if repository is None:
             return run.incomplete(tree)
@@ -338,24 +338,32 @@ class _Run:
         if not self.policies_usable or any(f.severity == Severity.ERROR for f in result.findings):
             self.held.add(ref)
             self.suspects += (*result.units, *result.suspects)
-            if result.named is not None:
-                self.named[ref] = result.named
         else:
             self.units[ref] = result.units
             self.kept.update(result.kept)
             if ref.kind in _NOT_RUN:
                 self.leave_alone(ref, result)
+        if result.named is not None:
+            self.named[ref] = result.named
 
     def collided(self, refs: Iterable[WorkloadRef]) -> None:
         for ref in refs:
             self.held.add(ref)
             self.left_alone.discard(ref)
-            self.named[ref] = frozenset(o.ref for unit in self.units[ref] for o in unit.objects)
+            theirs = frozenset(o.ref for unit in self.units[ref] for o in unit.objects)
+            self.named[ref] = theirs | self.named.get(ref, frozenset())
 
-    def every_unit(self) -> Iterator[Unit]:
-        """Those of workloads with errors too: all that is wrong with them is told at once."""
-        for units in self.units.values():
-            yield from units
+    def sound(self) -> Iterator[Unit]:
+        """Units that will be there, if their clusters take them."""
+        for ref, units in self.units.items():
+            if ref not in self.held or ref in self.left_alone:
+                yield from units
+
+    def doubtful(self) -> Iterator[Unit]:
+        """Those of workloads with errors: all that is wrong with them is told at once."""
+        for ref, units in self.units.items():
+            if ref in self.held and ref not in self.left_alone:
+                yield from units
         yield from self.suspects
 
     def validated(self, verdicts: Verdicts) -> None:
@@ -366,7 +374,8 @@ class _Run:
         for ref, units in self.units.items():
             refused = [unit for unit in units if unit.key in verdicts.refused]
             if refused and ref not in self.held:
-                self.named[ref] = frozenset(o.ref for unit in refused for o in unit.objects)
+                theirs = frozenset(o.ref for unit in refused for o in unit.objects)
+                self.named[ref] = theirs | self.named.get(ref, frozenset())
 
     def leave_alone(self, ref: WorkloadRef, result: WorkloadResult) -> None:
         """A kind that this version does not run: nothing of it is applied, and nothing of it is ever pruned."""

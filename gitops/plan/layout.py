@@ -145,6 +145,9 @@ class _Sorter:
                 self.policies_whole = False
             elif entry.path == OPERATORS:
                 self.broken_installs.add(entry.path)
+        elif parts[0] == REPOSITORY_FILE:
+            message = f"{REPOSITORY_FILE} is a folder; it should be a file"
+            self.findings.append(finding(codes.UNEXPECTED_FILE, message, Origin(REPOSITORY_FILE)))
         elif parts[0] == CLUSTERS:
             self._cluster(entry, parts)
         elif parts[0] == POLICIES:

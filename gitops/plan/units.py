@@ -116,7 +116,8 @@ class Compilation:
     verdicts: Mapping[UnitKey, tuple[Verdict, ...]] = field(default_factory=dict)
     unreadable_clusters: frozenset[str] = frozenset()  # declared, but unusable now: neither pruned nor released
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
-    """What held workloads name at this commit, where all of it can be read: it may have moved there."""
+    """What workloads name at this commit that are held, refused or barred somewhere, where all of it can be read: it
+    may have moved there."""
     schemas: ClusterSchemas = field(default_factory=dict, compare=False, repr=False)
     kept: frozenset[UnitKey] = frozenset()
     """Live units that stay as they are, neither changed nor removed: their operator may not be used there."""

@@ -25,8 +25,8 @@ from gitops.policy import codes
 from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.schemas.kind_schema import KindSchema
-from gitops.policy.schemas.schema_set import NO_SCHEMAS, ClusterSchemas, SchemaSet
-from gitops.policy.schemas.sources import schemas_of_definitions
+from gitops.policy.schemas.schema_set import ClusterSchemas, SchemaSet
+from gitops.policy.schemas.sources import kinds_of_definition
 from gitops.policy.verdicts import Judgement, Problem, Verdict, quoted
 
 JUDGEMENTS_KEPT = 20_000
@@ -73,34 +73,80 @@ class _Judged:
     remarks: tuple[tuple[int, _Remark], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Defined:
+    """What a definition in the repository gives: its kind, and the schemas of the versions that it serves."""
+
+    kind: GroupKind | None
+    schemas: tuple[KindSchema, ...]
+
+
+class _Definitions:
+    """Definitions by their digest. They are on every cluster, differ there by a mark alone, and take milliseconds to
+    read: each spec is read once for all of them, and each object once for all commits that have it."""
+
+    def __init__(self) -> None:
+        self._before: dict[bytes, _Defined] = {}
+        self._now: dict[bytes, _Defined] = {}
+
+    def get(self, item: DesiredObject) -> _Defined:
+        found = self._now.get(item.digest) or self._before.get(item.digest)
+        if found is None:
+            body = item.body
+            of_spec = digest(canonical_json(body.get("spec")))
+            found = self._now.get(of_spec) or self._before.get(of_spec)
+            if found is None:
+                found = _Defined(defined_kind(body), tuple(kinds_of_definition(body)))
+            self._now[of_spec] = found
+        self._now[item.digest] = found
+        return found
+
+    def forget(self) -> None:
+        """Those that the last compile had no use for."""
+        self._before, self._now = self._now, {}
+
+
 class Validator:
     """Remembers what it found; a Compiler has one. `files`: schemas for what clusters do not tell."""
 
     def __init__(self, files: Published = NOTHING_PUBLISHED) -> None:
         self._files = files
+        self._definitions = _Definitions()
         self._judgements: OrderedDict[tuple[bytes, bytes], Judgement] = OrderedDict()
         self._units: dict[UnitKey, _Judged] = {}
 
-    def validate(self, units: Iterable[Unit], facts: Facts, documents: Mapping[str, Origin]) -> Verdicts:
-        """Judge every unit by what is known of its cluster. `documents`: where each cluster is declared."""
-        by_cluster: defaultdict[ClusterName, list[Unit]] = defaultdict(list)
-        for unit in units:
-            by_cluster[unit.key.cluster].append(unit)
+    def validate(
+        self, sound: Iterable[Unit], doubtful: Iterable[Unit], facts: Facts, documents: Mapping[str, Origin]
+    ) -> Verdicts:
+        """Judge every unit by what is known of its cluster. `documents`: where each cluster is declared. Of workloads
+        with errors nothing will be there yet: definitions of `doubtful` units hold for those alone."""
+        by_cluster: defaultdict[ClusterName, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
+        for which, units in enumerate((sound, doubtful)):
+            for unit in units:
+                by_cluster[unit.key.cluster][which].append(unit)
         report, before, self._units = _Report(documents), self._units, {}
         schemas = {}
-        for cluster, own in sorted(by_cluster.items()):
+        for cluster, (sure, unsure) in sorted(by_cluster.items()):
             copied = self._files.facts.get(cluster, NOTHING_KNOWN).schemas
-            known = _Known(facts.get(cluster, NOTHING_KNOWN), self._files.schemas.overlaid(copied), own)
-            schemas[cluster] = known.schema
-            for unit in own:
+            told, files = facts.get(cluster, NOTHING_KNOWN), self._files.schemas.overlaid(copied)
+            defined, more = self._defined(sure), self._defined(unsure)
+            of_sure = _Known(told, files, defined)
+            of_unsure = _Known(told, files, [*defined, *more]) if more else of_sure
+            schemas[cluster] = of_sure.schema
+            for unit, known in (*((u, of_sure) for u in sure), *((u, of_unsure) for u in unsure)):
                 judged = before.get(unit.key)
                 if judged is None or judged.objects is not unit.objects or judged.knowledge != known.digest:
                     judged = self._unit(unit.objects, known)
                 self._units[unit.key] = judged
                 report.add(unit, judged, known)
+        self._definitions.forget()
         while len(self._judgements) > JUDGEMENTS_KEPT:
             self._judgements.popitem(last=False)
         return replace(report.verdicts(), schemas=schemas)
+
+    def _defined(self, units: Iterable[Unit]) -> list[tuple[bytes, _Defined]]:
+        items = (o for unit in units for o in unit.objects if o.gvk == DEFINITION)
+        return [(o.digest, self._definitions.get(o)) for o in items]
 
     def _unit(self, objects: tuple[DesiredObject, ...], known: _Known) -> _Judged:
         if known.nothing:
@@ -133,16 +179,15 @@ class _Known:
     """What objects on one cluster are judged with: definitions of the repository win, since they will be there; then
     what the cluster tells, then files."""
 
-    def __init__(self, facts: ClusterFacts, files: SchemaSet, units: Sequence[Unit]) -> None:
-        bodies = [(o.digest, o.body) for unit in units for o in unit.objects if o.gvk == DEFINITION]
+    def __init__(self, facts: ClusterFacts, files: SchemaSet, defined: Sequence[tuple[bytes, _Defined]]) -> None:
         self.facts = facts
-        self.defined = {kind for _, body in bodies if (kind := defined_kind(body)) is not None}
-        self._declared = schemas_of_definitions([body for _, body in bodies]) if bodies else NO_SCHEMAS
+        self.defined = {each.kind for _, each in defined if each.kind is not None}
+        self._declared = {schema.gvk: schema for _, each in defined for schema in each.schemas}
         self._files = files
-        parts = [facts.digest, files.digest.hex(), sorted(content.hex() for content, _ in bodies)]
+        parts = [facts.digest, files.digest.hex(), sorted(content.hex() for content, _ in defined)]
         self.digest = digest(canonical_json(parts))
         self._digests: dict[GroupVersionKind, bytes] = {}
-        self.nothing = not (facts.schemas.kinds or facts.served or files.kinds or bodies)
+        self.nothing = not (facts.schemas.kinds or facts.served or files.kinds or defined)
 
     def schema(self, gvk: GroupVersionKind) -> KindSchema | None:
         declared = self._declared.get(gvk)
@@ -160,7 +205,7 @@ class _Known:
     def gap(self, gvk: GroupVersionKind) -> _Gap:
         """Why there is no schema of the kind."""
         if gvk.group_kind in self.defined:
-            return _Gap.NOT_SERVED if self._versions(gvk.group_kind, self._declared.kinds) else _Gap.NO_SCHEMA
+            return _Gap.NOT_SERVED if self._versions(gvk.group_kind, self._declared) else _Gap.NO_SCHEMA
         served = self.facts.serves(gvk)
         if served is None:
             return _Gap.SILENT if self.facts.served is not None else _Gap.NO_SCHEMA
@@ -168,7 +213,7 @@ class _Known:
 
     def versions(self, kind: GroupKind) -> list[str]:
         """Other versions of a kind that is there at none of those that are asked for."""
-        declared = self._versions(kind, self._declared.kinds)
+        declared = self._versions(kind, self._declared)
         return declared or self._versions(kind, self.facts.served or ())
 
     @staticmethod

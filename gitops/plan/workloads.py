@@ -118,7 +118,9 @@ class WorkloadResult:
     findings: tuple[Finding, ...] = ()
     demands: tuple[Demand, ...] = field(default=())
     kept: tuple[UnitKey, ...] = ()  # live units that stay as they are: neither changed nor removed
-    named: frozenset[ObjectRef] | None = None  # what its files name, errors or not; None when that cannot be read
+    named: frozenset[ObjectRef] | None = (
+        None  # what its files name; None when that cannot be read, or when all of it is in its units
+    )
     suspects: tuple[Unit, ...] = ()
 
 

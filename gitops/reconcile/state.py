@@ -87,7 +87,7 @@ class Assignment:
     complete: bool
     consent: Consent
     adopt: bool = True  # objects that exist and carry no owner marks are taken over
-    named: frozenset[ObjectRef] = frozenset()  # what held workloads name at the head
+    named: frozenset[ObjectRef] = frozenset()  # what held and barred workloads name at the head
     opaque: frozenset[WorkloadRef] = frozenset()  # held, and what they name cannot be read
     kept: frozenset[UnitKey] = frozenset()  # stay as they are: their operator may not be used here
     mode: Mode = Mode.ENFORCE  # of the cluster: all there is to say of a unit that Git no longer declares
@@ -158,7 +158,8 @@ class ClusterState:
         """Why an object that left this unit may not be deleted at this head; "" when it may. Asked again right before
         the delete, since heads come while a unit is being worked on.
 
-        What is absent may have moved into a workload that has errors (cases.md R05, R06): what that one names stays,
+        What is absent may have moved into a workload that has errors (cases.md R05, R06), or whose operator may not be
+        used here: what that one names stays,
         and when it cannot be read, so does everything that could be in it. Functions have namespaces of their own, so
         between them only a whole one with an explicit namespace can move.
         """
@@ -174,7 +175,7 @@ class ClusterState:
         if key in assignment.kept:
             return "its operator may not be used here, and it stays as it is"
         if ref in assignment.named:
-            return "a workload with errors names it"
+            return "a workload that is held names it"
         if key.kind is WorkloadKind.BUNDLE:
             movable = True
         else:

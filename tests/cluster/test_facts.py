@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource, Survey
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, unreachable
 from gitops.cluster.facts import FactsReader, Generation
+from gitops.cluster.objects import Objects
 from gitops.cluster.operator_versions import operator_versions
 from gitops.model.identity import ClusterName, GroupVersionKind
 from gitops.model.onboarding import Detection
 from gitops.policy.published import published_files, read_published
+from gitops.policy.registry import OperatorRegistry
 from gitops.policy.verdicts import Verdict
 
 GADGET = GroupVersionKind("facts.example", "v1", "Gadget")
@@ -233,6 +235,30 @@ async def test_a_server_that_cannot_say_what_it_serves_is_asked_again() -> None:
     server.survey_error = unreachable("no route")
     with pytest.raises(RequestFailed):
         await server.reader().read({GADGET})
+
+
+async def test_rights_that_cannot_be_told_pass_only_what_passed_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Throttled at a restart or in a new session, the gate knows nothing, and opens for nobody."""
+    answers: list[Mapping[str, str] | ApiError] = []
+
+    async def rights(_: Objects, __: object) -> Mapping[str, str] | ApiError:
+        return answers[-1]
+
+    monkeypatch.setattr("gitops.cluster.facts.read_refused", rights)
+    types = [OperatorRegistry.shipped().types[name] for name in ("dynamo", "nim")]
+    reader, busy = Server().reader(), ApiError(ErrorClass.RETRY, 429, "TooManyRequests", "busy")
+
+    async def refused(answer: Mapping[str, str] | ApiError, count: int) -> Mapping[str, str]:
+        answers.append(answer)
+        reading = await reader.read(set(), types[:count])
+        assert reading.incomplete == isinstance(answer, ApiError)
+        return reading.facts.refused
+
+    assert (await refused(busy, 1)).keys() == {"dynamo"}, "nothing is known of it"
+    assert await refused({}, 1) == {}
+    assert (await refused(busy, 2)).keys() == {"nim"}, "what was known stays"
+    assert await refused({"dynamo": "*"}, 2) == {"dynamo": "*"}
+    assert await refused(busy, 2) == {"dynamo": "*"}
 
 
 async def test_a_cluster_that_ends_in_the_middle_tells_nothing() -> None:

@@ -49,7 +49,7 @@ EMPTY_STRUCTS: dict[str, dict[str, Any]] = {
 def files() -> dict[str, str]:
     """The template's NIM function alone, on one cluster, with quantities in every form."""
     template = template_files()
-    found = {p: t for p, t in template.items() if p == "gitops.yaml" or p.startswith("functions/embed/")}
+    found = {p: t for p, t in template.items() if p == "gitops.yaml" or p.startswith(("functions/embed/", "policies/"))}
     found[f"clusters/{DGX}.yaml"] = template[f"clusters/{DGX}.yaml"]
     path = "functions/embed/manifests/service.yaml"
     service = yaml.safe_load(found[path])

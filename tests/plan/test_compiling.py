@@ -332,6 +332,15 @@ def test_r02_moved_folder_is_never_an_empty_set(compiler, small):
     assert "GO2111" in {f.code for f in result.findings}
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_folder_in_the_place_of_the_repository_document_ends_no_compile(compiler, small, beside):
+    files = {"gitops.yaml/a.yaml": "a: 1", "gitops.yaml/b/c.yaml": "a: 1"}
+    result = compiler.compile(small(files if beside else {"gitops.yaml": None, **files}))
+    told = [f.message for f in result.findings if f.code == "GO2108"]
+    assert told == ["gitops.yaml is a folder; it should be a file"]
+    assert result.complete == beside
+
+
 def test_r01_no_workload_at_all_needs_consent(compiler, small):
     nothing = {path: None for path in small().files if path.startswith(("functions/", "bundles/"))}
     assert not compiler.compile(small(nothing)).complete

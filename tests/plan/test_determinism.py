@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,6 +19,7 @@ from gitops.plan.units import Compilation
 from gitops.policy.facts import ClusterFacts
 from gitops.policy.placement import pins_of
 from gitops.policy.registry import OperatorRegistry
+from gitops.policy.schemas.sources import schemas_of_definitions
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL = [
@@ -58,7 +60,7 @@ def everything(result: Compilation) -> list[object]:
                 [(o.ref, o.payload, o.digest, o.origin, o.stage, o.component, o.depends_on) for o in u.objects],
                 [o.provenance for o in u.objects],
             )
-            for units in (result.units, result.not_run)
+            for units in (result.units, result.not_run, result.refused)
             for key, u in units.items()
         ],
         result.findings,
@@ -69,6 +71,8 @@ def everything(result: Compilation) -> list[object]:
         {ref: sorted(names) for ref, names in result.named.items()},
         result.kept,
         result.decisions,
+        sorted(result.refused),
+        {str(key): verdicts for key, verdicts in result.verdicts.items()},
     ]
 
 
@@ -90,6 +94,52 @@ TASK = {
     "tasks/bake/s.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n",
 }
 A, B = ClusterName("a"), ClusterName("b")
+SECURITY = "  namespaceTemplate:\n    labels: {{pod-security.kubernetes.io/enforce: {}}}\n"
+POLICY = (
+    "apiVersion: gitops/v1alpha1\nkind: ValidationPolicy\nmetadata: {{name: mine}}\n"
+    "spec: {{base: {}, extraKubernetesTypes: [{{group: batch, version: v1, kind: Job}}]}}\n"
+)
+NARROW = (
+    "apiVersion: gitops/v1alpha1\nkind: OperatorType\nmetadata: {name: dynamo}\nspec:\n"
+    "  clusterAttribute: DynamoOperatorSupport\n"
+    "  companions: [{group: '', version: v1, kind: Secret, resource: secrets}]\n"
+    "  kinds: [{group: nvidia.com, version: v1beta1, kind: DynamoGraphDeployment, resource: dynamographdeployments}]\n"
+)
+CHAT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "page", "namespace": "web"}}
+SPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "web", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}},
+}
+WIDE: dict[str, Any] = {
+    "hostNetwork": True,
+    "restartPolicy": "Never",
+    "containers": [{"name": "main", "image": "example/x:1.0.0", "securityContext": {"procMount": "Unmasked"}}],
+}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "web"}, "spec": WIDE}
+JOB = yaml.safe_dump(
+    {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec": WIDE}}}
+)
+
+
+def definition(framework: str) -> dict[str, Any]:
+    """A definition of graphs that takes one backendFramework only."""
+    open_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec = {**open_object, "properties": {"backendFramework": {"type": "string", "enum": [framework]}}}
+    schema = {"openAPIV3Schema": {**open_object, "properties": {"spec": spec}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "dynamographdeployments.nvidia.com"},
+        "spec": {
+            "group": "nvidia.com",
+            "scope": "Namespaced",
+            "names": {"kind": "DynamoGraphDeployment", "plural": "dynamographdeployments"},
+            "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
 SHORT = [
     deployed("early", 3),
     deployed("early", 7),
@@ -104,6 +154,17 @@ SHORT = [
     {"clusters/c.yaml": CLUSTER.format(name="c")},
     {"clusters/b.yaml": "a: ["},
     {"functions/chat/function.yaml": None, "functions/chat/deployment.yaml": None},
+    {"clusters/a.yaml": CLUSTER.format(name="a") + SECURITY.format("restricted")},
+    {"clusters/b.yaml": CLUSTER.format(name="b") + SECURITY.format("baseline")},
+    {"policies/validation/mine.yaml": POLICY.format("Default")},
+    {"policies/validation/mine.yaml": POLICY.format("Unrestricted")},
+    {"policies/operators/dynamo.yaml": NARROW},
+    deployed("late", 1, ", validationPolicy: {name: mine}"),
+    {"functions/late/settings.yaml": JOB},
+    {"bundles/base/objects.yaml": yaml.safe_dump_all([CHAT, definition("vllm")])},
+    {"bundles/base/objects.yaml": yaml.safe_dump_all([CHAT, definition("sglang")])},
+    {"bundles/base/objects.yaml": yaml.safe_dump_all([{**CHAT, "data": {"a": 1}}, definition("sglang")])},
+    {"bundles/base/objects.yaml": yaml.safe_dump_all([SPACE, CHAT, POD])},
 ]
 """Changes by which workloads get into each other's way."""
 
@@ -114,11 +175,15 @@ LIVING = [
     ["function/chat/h100-0@c", "function/chat/h200-0@a", "function/early/g-0@c"],
 ]
 KINDS = {GroupVersionKind("", "v1", "ConfigMap"): True}
-TOLD = [
+TAKES, REFUSES = (schemas_of_definitions([definition(framework)]) for framework in ("vllm", "sglang"))
+TOLD: list[dict[ClusterName, ClusterFacts]] = [
     {},
     {A: ClusterFacts(versions={"dynamo": "1.5.0"})},
     {A: ClusterFacts(refused={"dynamo": "*"}), B: ClusterFacts(versions={"dynamo": "1.6"})},
     {A: ClusterFacts(served=KINDS), B: ClusterFacts(served=KINDS, versions={"dynamo": "1.4"})},
+    {A: ClusterFacts(schemas=TAKES, server_version="v1.34.1"), B: ClusterFacts(schemas=REFUSES)},
+    {A: ClusterFacts(schemas=REFUSES, server_version="v1.30.0"), B: ClusterFacts(served=KINDS, schemas=TAKES)},
+    {A: ClusterFacts(silent=frozenset({"nvidia.com/v1beta1"}), served=KINDS, refused={"nim": "*"})},
 ]
 SILENT = [frozenset(), frozenset({B})]
 
@@ -140,12 +205,13 @@ SILENT = [frozenset(), frozenset({B})]
 @example(story=[([], [], PINS[0], {}, SILENT[0]), ([], [], PINS[1], {}, SILENT[0]), ([], [], PINS[0], {}, SILENT[0])])
 @example(story=[([], [SHORT[n]], PINS[0], {}, SILENT[0]) for n in (3, 1, 5, 6, 0, 3)])
 def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
-    old = Compiler(OperatorRegistry.shipped())
+    registry = OperatorRegistry.shipped().permitting([GroupVersionKind("batch", "v1", "Job")])
+    old = Compiler(registry)
     for broken, short, pins, facts, silent in story:
         change = {path: value for files in (*broken, *short) for path, value in files.items()}
         known = {path: value for path, value in change.items() if value is not None or path in small().files}
         tree = small(known)
-        new = Compiler(OperatorRegistry.shipped())
+        new = Compiler(registry)
         first = old.compile(tree, pins=pins, facts=facts, unheard=silent)
         assert everything(first) == everything(new.compile(tree, pins=pins, facts=facts, unheard=silent))
 
@@ -168,7 +234,8 @@ def test_what_was_placed_stays_placed_once_it_lives(small, short, living, facts)
     made = placed | stays
     for later in TOLD:
         again = compiler.compile(small(known), pins=pins_of(made), facts=later)
-        assert placed <= {*again.units, *again.not_run, *again.kept}
+        stay = {*again.units, *again.not_run, *again.kept, *again.refused}
+        assert {key for key in placed if key.workload not in again.held} <= stay
     assert {*compiler.compile(small(known), pins=pins_of(made), facts=facts).units} == set(first.units)
 
 

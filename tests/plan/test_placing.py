@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gitops.model.identity import ClusterName, GroupVersionKind, UnitKey
+from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.trees import EntryKind
 from gitops.plan import placing
 from gitops.policy.facts import ClusterFacts
@@ -224,6 +224,24 @@ def test_a_bundle_of_a_barred_operator_is_held_too(compile_small, small):
     assert {f.code for f in result.findings if "bundle" in str(f.workload)} == {"GO4012", "GO4010"}
     plain = compile_small(facts=facts)
     assert len([key for key in plain.units if key.kind == "bundle"]) == 2
+
+
+@pytest.mark.parametrize("living", [[], ["bundle/ops@a"]], ids=["new", "living"])
+def test_what_moved_to_a_bundle_of_a_barred_operator_is_named(compile_small, small, living):
+    """Without the facts it would move; with them the unit that had it must not delete it (I1)."""
+    files = small().files
+    graph = files["functions/chat/manifests/graph.yaml"].replace("name: chat\n", "name: chat\n  namespace: web\n")
+    page = files["bundles/base/objects.yaml"]
+    change = {
+        "bundles/ops/bundle.yaml": files["bundles/base/bundle.yaml"].replace("name: base", "name: ops"),
+        "bundles/ops/objects.yaml": f"{graph}---\n{page}",
+        "bundles/base/objects.yaml": page.replace("name: page", "name: other"),
+    }
+    result = compile_small(change, facts={A: ClusterFacts(refused={"dynamo": "*"})}, live=["bundle/base@a", *living])
+    assert ObjectRef("", "ConfigMap", "web", "page") in result.named[WorkloadRef(WorkloadKind.BUNDLE, "ops")]
+    assert not result.held
+    assert UnitKey.parse("bundle/ops@b") in result.units
+    assert not compile_small(change).named
 
 
 INSTALL = (

@@ -66,6 +66,15 @@ def name_of(change: Mutation) -> str:
     return name if isinstance(name, str) and name else "unnamed"
 
 
+@pytest.fixture(autouse=True)
+def shown(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """The tables of agreement are for people, also when nothing failed."""
+    yield
+    tables = capsys.readouterr().out
+    with capsys.disabled():
+        print(tables)
+
+
 def print_tables(cases: Sequence[Case]) -> None:
     print(f"\n{table_of_outcomes(cases)}\n{table_of_places(cases)}\n{reasons_of_unverified(cases)}")
 
