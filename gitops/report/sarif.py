@@ -80,8 +80,11 @@ def _message(text: str) -> str:
 
 
 def _location(finding: Finding) -> dict[str, Any]:
-    """Path segments are percent-encoded (RFC 3986), `:` too: a relative reference may not begin with `a:`."""
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.origin.file), "uriBaseId": _ROOT}}
+    """Path segments are percent-encoded (RFC 3986), `:` too: a relative reference may not begin with `a:`. A file
+    outside the repository, such as one with schemas, has an absolute URI and then no base (§3.4.4)."""
+    file = quote(finding.origin.file)
+    artifact = {"uri": f"file://{file}"} if file.startswith("/") else {"uri": file, "uriBaseId": _ROOT}
+    physical: dict[str, Any] = {"artifactLocation": artifact}
     if finding.origin.line > 0:
         physical["region"] = {"startLine": finding.origin.line}
     location: dict[str, Any] = {"physicalLocation": physical}

@@ -29,10 +29,17 @@ def default_folders(repository: Path) -> list[Path]:
 
 
 def load_published(places: Iterable[Path], *, repository: Path | None = None) -> Published:
-    """What files and folders say of clusters; those in the repository are shown by their path there. Raises OSError."""
+    """What files and folders say of clusters; those in the repository are shown by their path there, others by their
+    whole path. Raises OSError."""
     files = read_schema_files(places)
-    prefix = f"{repository.as_posix()}/" if repository is not None else ""
-    return read_published({path.removeprefix(prefix): content for path, content in files.items()})
+    if repository is None:
+        return read_published(files)
+    root = Path(os.path.abspath(repository))
+    return read_published({_shown(Path(os.path.abspath(path)), root): content for path, content in files.items()})
+
+
+def _shown(file: Path, root: Path) -> str:
+    return (file.relative_to(root) if file.is_relative_to(root) else file).as_posix()
 
 
 def read_schema_files(places: Iterable[Path]) -> dict[str, bytes]:

@@ -96,7 +96,12 @@ def test_paths_are_relative_references(file: str, uri: str) -> None:
     assert "%SRCROOT%" in run_of(make(file=file))["originalUriBaseIds"]
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
+def test_a_file_outside_the_repository_is_an_absolute_reference() -> None:
+    location = result_of(make(file="/tmp/a b.yaml"))["locations"][0]["physicalLocation"]
+    assert location["artifactLocation"] == {"uri": "file:///tmp/a%20b.yaml"}
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(lambda s: s[0] != "/"))
 def test_any_path_comes_back_from_its_reference(file: str) -> None:
     uri = result_of(make(file=file))["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri.isascii()
