@@ -193,7 +193,20 @@ TOLD: list[dict[ClusterName, ClusterFacts]] = [
     {A: ClusterFacts(schemas=REFUSES, server_version="v1.30.0"), B: ClusterFacts(served=KINDS, schemas=TAKES)},
     {A: ClusterFacts(silent=frozenset({"nvidia.com/v1beta1"}), served=KINDS, refused={"nim": "*"})},
 ]
-SILENT = [frozenset(), frozenset({B})]
+SILENT: list[frozenset[ClusterName]] = [frozenset(), frozenset({B})]
+GRAPHS = frozenset({"nvidia.com/v1beta1"})
+STEPS = [
+    ClusterFacts(),
+    ClusterFacts(served=KINDS),
+    ClusterFacts(served=KINDS, silent=GRAPHS),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.5.0"}),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, refused={"dynamo": "*"}),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, schemas=REFUSES),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, schemas=TAKES),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, schemas=TAKES, server_version="v1.34.0"),
+]
+"""One fact more or another at a time."""
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -211,6 +224,7 @@ SILENT = [frozenset(), frozenset({B})]
     )
 )
 @example(story=[([], [], PINS[0], {}, SILENT[0]), ([], [], PINS[1], {}, SILENT[0]), ([], [], PINS[0], {}, SILENT[0])])
+@example(story=[([], [SHORT[4]], PINS[0], {A: told, B: told}, SILENT[0]) for told in STEPS])
 @example(story=[([], change, PINS[0], {}, SILENT[0]) for change in ([GONE], [HIDDEN])])
 @example(story=[([], [SHORT[4], *more], PINS[0], {}, SILENT[0]) for more in ([], [UNREADABLE])])
 @example(story=[([], more, PINS[0], {}, SILENT[0]) for more in ([], [{"policies/operators/dynamo.yaml": NARROW}])])
