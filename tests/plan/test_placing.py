@@ -380,3 +380,24 @@ def test_every_specification_has_a_decision(compile_small):
     assert [c.cluster for c in chat.ask.candidates] == ["a", "b"]
     assert len(chat.placed.new) == 2
     assert replace(chat.placed, new=()).every == ()
+
+
+def test_another_capacity_compiles_nothing_again_that_was_compiled_alone(compiler, small):
+    """Of more workloads in a shortage than the compiler keeps in reserve, each is made once, for what is told of it."""
+    head = "apiVersion: gitops/v1alpha1\nkind: {}\nmetadata: {{name: {}}}\nspec:\n"
+    files = {}
+    for number in range(80):
+        name, folder = f"f{number:02}", f"functions/f{number:02}"
+        files[f"{folder}/function.yaml"] = (
+            head.format("Function", name) + "  version: '1'\n  operatorTypes: [dynamo]\n  manifests: [s.yaml]\n"
+        )
+        files[f"{folder}/deployment.yaml"] = (
+            head.format("FunctionDeployment", name) + "  gpuSpecifications: [{id: g, gpu: H100, minInstances: 2}]\n"
+        )
+        files[f"{folder}/s.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n"
+    first = compiler.compile(small(files))
+    assert len(functions(first)) == 16
+    before = compiler.statistics.compiled
+    larger = small().files["clusters/a.yaml"].replace("capacity: 8", "capacity: 9")
+    assert len(functions(compiler.compile(small({**files, "clusters/a.yaml": larger})))) == 17
+    assert compiler.statistics.compiled - before <= 81
