@@ -58,7 +58,7 @@ def run_application(arguments: list[str] | None = None) -> None:
         sys.exit(Exit.INTERRUPTED)
     except Exception as error:
         if _is_mistake(error):
-            for line in str(error).splitlines():
+            for line in _sentence(error).splitlines():
                 typer.echo(f"gitops: {line}", err=True)
             sys.exit(Exit.USAGE)
         import traceback
@@ -67,6 +67,13 @@ def run_application(arguments: list[str] | None = None) -> None:
 
         typer.echo(REDACTOR("".join(traceback.format_exception(error))), err=True, nl=False)
         sys.exit(Exit.DEFECT)
+
+
+def _sentence(error: Exception) -> str:
+    """Without the number that Python puts before the words of the operating system."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _is_mistake(error: Exception) -> bool:

@@ -31,5 +31,5 @@ _MEANINGS = {
     Exit.INCOMPLETE: "`apply --once`: a unit was refused, is waiting, or its cluster could not be reached; "
     "`plan`, `schemas pull`: a cluster could not be asked; `status`: not every unit is ready.",
     Exit.DEFECT: "A defect of gitops itself, with a traceback: please report it.",
-    Exit.INTERRUPTED: "Stopped by a second Ctrl-C before a clean stop was done.",
+    Exit.INTERRUPTED: "Stopped by Ctrl-C; `run`: by a second one, before a clean stop was done.",
 }

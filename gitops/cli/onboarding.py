@@ -15,7 +15,8 @@ _MADE = "<!-- Made by scripts/generate_docs.py from gitops/model/operators.py an
 _INTRODUCTION = """\
 An operator is data. One file says what people may declare, what the operator makes of it, what it refuses, and what
 must be known to run it. A type whose checklist is not complete is refused when the daemon starts: an operator that
-nobody can install, observe or repair is not handed to anybody.
+nobody can install, observe or repair is not handed to anybody. Types ship with the program: the files below are in its
+source, and what they say holds once that is installed.
 
 1. Copy the example below to `policies/operators/NAME.yaml` and change it. Facts come from the operator's definitions,
    its webhooks and its chart; every rule names its source.
@@ -27,7 +28,7 @@ nobody can install, observe or repair is not handed to anybody.
 What the CustomResourceDefinitions say is not repeated: schemas and their CEL rules are read from the cluster.
 
 A repository may have a document of the same kind and name under `policies/`: it narrows a type that is known, by
-listing what stays and by adding limits. It needs no checklist, and can set none of what is marked *settings only*.
+listing what stays and by adding limits. It needs no checklist, and can set none of what is marked *shipped only*.
 """
 
 
@@ -36,7 +37,7 @@ def onboarding_page(example: Path) -> str:
     lines = ["# How to add an operator", "", _MADE, _INTRODUCTION]
     lines += ["## What people declare, and what is refused", ""]
     lines += _sections([name for name in OperatorTypeSpec.model_fields if name not in SECTIONS])
-    lines += ["## The checklist", "", "All of it is required of a type that ships or that settings add.", ""]
+    lines += ["## The checklist", "", "All of it is required.", ""]
     lines += _sections(list(SECTIONS))
     lines += ["## Example", "", "```yaml", example.read_text(encoding="utf-8").rstrip(), "```", ""]
     return "\n".join(lines)
@@ -48,9 +49,9 @@ def _sections(names: list[str]) -> list[str]:
         info = OperatorTypeSpec.model_fields[name]
         use = documents.use_of(OperatorTypeSpec, name)
         inner, words = reference.type_of(info.annotation)
-        only = "" if name in SETTABLE_BY_REPOSITORIES else ", settings only"
+        only = "" if name in SETTABLE_BY_REPOSITORIES else ", shipped only"
         lines += [f"### {name}", "", f"{words}, {use}{only}.", ""]
-        texts = [" ".join((inner.__doc__ or "").split()) if inner else "", " ".join((info.description or "").split())]
+        texts = [" ".join((info.description or "").split()), " ".join((inner.__doc__ or "").split()) if inner else ""]
         lines += [f"{reference.prose(text)}\n" for text in texts if text]
         if inner is not None:
             lines += ["| field | type | default | meaning |", "|---|---|---|---|", *_rows(inner, ""), ""]

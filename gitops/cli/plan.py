@@ -123,6 +123,9 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
                 for desired in unit.objects:
                     twig.add(Text(str(desired.ref)) + Text(f"  {desired.origin}", style="dim"))
         out.print(branch)
+    silent = {} if live is None else {name: why for name, why in live.unreachable.items() if name not in names}
+    for name, why in sorted(silent.items()):
+        out.print(Text(f"{name}  cannot be asked: {why}", style="red"))
     for workload in sorted(compilation.held - compilation.left_alone):
         out.print(Text(f"{workload} has errors: what runs stays at its last good commit", style="yellow"))
     order = [*_WORDS, *sorted(totals.keys() - _WORDS.keys())]

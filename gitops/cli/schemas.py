@@ -137,10 +137,10 @@ def _told(path: Path, settings: Settings, wanted: frozenset[str]) -> Pulled:
     """What the clusters of a folder tell now. Raises OSError."""
     import asyncio
 
-    from gitops import daemon
     from gitops.cli.folders import compiled_folder
     from gitops.policy.published import NOTHING_PUBLISHED
     from gitops.policy.registry import OperatorRegistry
+    from gitops.reconcile.connecting import FolderConnector
 
     _, compilation = compiled_folder(path, schemas=NOTHING_PUBLISHED)
     if compilation.repository is None:
@@ -148,7 +148,11 @@ def _told(path: Path, settings: Settings, wanted: frozenset[str]) -> Pulled:
         raise typer.Exit(Exit.USAGE)
     _refuse_unknown(wanted, list(compilation.clusters), "the repository")
     names = sorted(wanted or compilation.clusters)
-    return asyncio.run(_ask(names, compilation, daemon.connector(settings), OperatorRegistry.shipped()))
+    folder = settings.credentials_dir
+    pulled = asyncio.run(_ask(names, compilation, FolderConnector(folder), OperatorRegistry.shipped()))
+    if not folder.is_dir():
+        pulled.remarks.append(f"credentials_dir {folder} is not there")
+    return pulled
 
 
 async def _ask(

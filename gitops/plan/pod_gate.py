@@ -136,6 +136,7 @@ def policy_findings(objects: Sequence[CleanObject], rules: ValidationRules, pods
         services = pods.registry.service_types(item.gvk.group_kind)
         found = refusals(item.body, item.gvk, pods.parts(item), services)
         for path, message, rule in islice(dict.fromkeys(found), MAX_FINDINGS):
-            words = f"{item.ref.kind} {item.ref.name}: {dotted(path)} {message}; {rules.name} asks for {rule}"
+            where = f"{item.ref.kind} {item.ref.name}: {dotted(path)}"
+            words = f"{where} {message} ({rule}, validation policy {rules.name})"
             origin = item.provenance.origin_of(path)
             yield finding(codes.NOT_VALID, words, origin, object=item.ref, workload=pods.workload, path=path)

@@ -64,4 +64,5 @@ def _changed_object(old: Unit | None, unit: Unit) -> Origin:
 
 
 def _all(state: Compilation) -> dict[UnitKey, Unit]:
-    return {**state.not_run, **state.units}
+    """Those that their cluster refuses too: one mistake hides no other."""
+    return {**state.not_run, **state.refused, **state.units}

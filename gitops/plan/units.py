@@ -118,7 +118,7 @@ class Compilation:
     named: Mapping[WorkloadRef, frozenset[ObjectRef]] = field(default_factory=dict)
     """What workloads name at this commit that are held, refused or barred somewhere, where all of it can be read: it
     may have moved there."""
-    schemas: ClusterSchemas = field(default_factory=dict)
+    schemas: ClusterSchemas = field(default_factory=dict, compare=False, repr=False)
     kept: frozenset[UnitKey] = frozenset()
     """Live units that stay as they are, neither changed nor removed: their operator may not be used there."""
     decisions: tuple[Decision, ...] = ()

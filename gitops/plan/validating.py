@@ -44,7 +44,7 @@ class Verdicts:
     findings: tuple[Finding, ...] = ()
     refused: frozenset[UnitKey] = frozenset()
     units: Mapping[UnitKey, tuple[Verdict, ...]] = field(default_factory=dict)
-    schemas: ClusterSchemas = field(default_factory=dict)
+    schemas: ClusterSchemas = field(default_factory=dict, compare=False, repr=False)
 
 
 NO_VERDICTS = Verdicts()

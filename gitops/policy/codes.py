@@ -210,7 +210,7 @@ WIDENS = define(
     "GO4112",
     E,
     "A policy of the repository that would allow more",
-    "A repository may only narrow what is shipped; more is allowed by the daemon's settings.",
+    "A repository may only narrow what ships with the daemon.",
     example="an OperatorType with a kind that the shipped one does not have",
 )
 
@@ -459,7 +459,7 @@ NOT_FOR_REPOSITORIES = define(
     "GO4532",
     E,
     "A field of an operator type that a repository cannot set",
-    "Remove it. A repository narrows what may be declared; what an operator is, settings say.",
+    "Remove it. A repository narrows what may be declared; what an operator is, its shipped type says.",
     example="`children` in an OperatorType of a repository",
 )
 

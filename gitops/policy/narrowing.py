@@ -1,6 +1,6 @@
 """Operator types of a repository: they narrow the shipped one of their name, and never widen it.
 
-What widens (kinds, companions, the attribute that stands for an operator) is the business of the daemon's settings:
+What widens (kinds, companions, the attribute that stands for an operator) is the business of the shipped type:
 whoever may merge a pull request must not thereby decide what it may contain. What neither widens nor narrows (how an
 operator is found, watched and operated, CEL expressions) is no repository's business either: a field that could be left
 out without any effect would be a promise that is not kept.

@@ -16,8 +16,10 @@ from typing import Any
 
 import msgspec
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from gitops.manifests.canonical import digest
+from gitops.manifests.lines import dotted
 from gitops.manifests.raw import RawDocument
 from gitops.manifests.reading import read_documents
 from gitops.manifests.writing import yaml_text
@@ -65,7 +67,12 @@ def published_files(cluster: ClusterName, facts: ClusterFacts) -> dict[str, byte
     body |= {name: value for name, value in told.items() if value}
     if facts.served is not None:
         body.setdefault("served", {})
+    body["digest"] = _digest_of(body)
     return {INDEX: (_HEADER + yaml_text(body)).encode(), **schemas}
+
+
+def _digest_of(index: Mapping[str, Any]) -> str:
+    return digest({name: value for name, value in index.items() if name != "digest"}).hex()
 
 
 def _served(served: Mapping[GroupVersionKind, bool]) -> dict[str, dict[str, list[str]]]:
@@ -79,8 +86,8 @@ def _served(served: Mapping[GroupVersionKind, bool]) -> dict[str, dict[str, list
 
 
 def read_published(files: Mapping[str, bytes]) -> Published:
-    """From path → content, paths as they are to be shown. A folder with an index is one cluster's copy; of all other
-    files, YAML and JSON hold CustomResourceDefinitions, which then hold for every cluster."""
+    """From path → content, paths as they are to be shown. A folder with an index is one cluster's copy; all other
+    files hold CustomResourceDefinitions, which then hold for every cluster."""
     folders = {path.removesuffix(INDEX) for path in files if path == INDEX or path.endswith(f"/{INDEX}")}
     findings: list[Finding] = []
     facts: dict[ClusterName, ClusterFacts] = {}
@@ -136,13 +143,22 @@ def _index(path: str, data: bytes) -> tuple[Index | None, list[Finding]]:
     result = read_documents(data, file=path)
     if result.findings or len(result.documents) != 1:
         line = result.findings[0].origin.line if result.findings else 0
-        why = result.findings[0].message if result.findings else "it must hold one document"
+        number = len(result.documents)
+        why = result.findings[0].message if result.findings else f"it must hold one document, and holds {number}"
         return None, [_bad(Origin(path, line), why)]
     (document,) = result.documents
     try:
-        return Index.model_validate(document.body), []
+        index = Index.model_validate(document.body)
+        if index.digest != _digest_of(document.body):
+            return None, [_bad(_origin(document, ("digest",)), "it is not whole, or was changed")]
+        return index, []
     except ValidationError as error:
-        return None, [_bad(_origin(document, e["loc"]), str(e["msg"])) for e in error.errors()[:5]]
+        return None, [_bad(_origin(document, e["loc"]), _words(e)) for e in error.errors()[:5]]
+
+
+def _words(error: ErrorDetails) -> str:
+    where = dotted(error["loc"])
+    return f"{where} is missing; half of a file, perhaps" if error["type"] == "missing" else f"{where}: {error['msg']}"
 
 
 def _origin(document: RawDocument, at: Sequence[int | str]) -> Origin:
@@ -161,9 +177,11 @@ def _kinds(served: Mapping[str, Served]) -> dict[GroupVersionKind, bool]:
 def _definitions(files: Mapping[str, bytes]) -> tuple[list[Mapping[str, Any]], list[Finding]]:
     bodies: list[Mapping[str, Any]] = []
     findings: list[Finding] = []
-    for path in sorted(files):
-        if not path.endswith((".yaml", ".yml", ".json")):
-            continue
+    lost = [path for path in sorted(files) if path.endswith(".json") and not _damage(files[path])]
+    if lost:
+        more = f", and {len(lost) - 1} more with it" if len(lost) > 1 else ""
+        findings.append(_bad(Origin(lost[0]), f"it is of a copy that has no {INDEX}{more}"))
+    for path in sorted(files.keys() - set(lost)):
         result = read_documents(files[path], file=path)
         findings += [_bad(f.origin, f.message) for f in result.findings if f.severity == "error"]
         mine = [d.body for d in result.documents if isinstance(d.body, dict)]
@@ -175,4 +193,4 @@ def _definitions(files: Mapping[str, bytes]) -> tuple[list[Mapping[str, Any]], l
 
 
 def _bad(origin: Origin, why: str) -> Finding:
-    return finding(codes.BAD_SCHEMA_FILE, f"{origin.file} is not used: {why}", origin)
+    return finding(codes.BAD_SCHEMA_FILE, f"not used: {why}", origin)

@@ -138,7 +138,7 @@ class OperatorRegistry:
         return _shipped()
 
     def extended(self, types: Iterable[OperatorType]) -> OperatorRegistry:
-        """This registry and more types (from the daemon's settings; a repository may only narrow). Raises ValueError as
+        """This registry and more types, of whoever runs the daemon; a repository may only narrow. Raises ValueError as
         of() does, for a type whose onboarding checklist is not complete and for a rule that is no CEL."""
         more = _onboarded(types)
         for rule in (rule for operator in more for rule in operator.spec.rules):

@@ -28,15 +28,16 @@ class ClusterLine:
     reasons: tuple[str, ...]
 
     def words(self, *, numbered: bool) -> str:
-        """For people: `0, 1 live here; 2 new`, `no: lacks attribute X; has no GPU H100`, `fits`."""
+        """For people: `#0, #1 live here; #2 new`, `no: lacks attribute X; has no GPU H100`; `nothing new` where an
+        instance that lives there could stay."""
         lives, comes, goes = ("live here", "new", "leaving") if numbered else ("lives here", "new", "leaving")
         parts = [
-            f"{', '.join(map(str, found))} {word}" if numbered else word
+            f"{', '.join(f'#{index}' for index in found)} {word}" if numbered else word
             for found, word in ((self.live, lives), (self.new, comes), (self.leaving, goes))
             if found
         ]
         if self.reasons:
-            verdict = "but" if self.live or self.new else "fits" if self.fits else "no"
+            verdict = "but" if self.live or self.new else "nothing new" if self.fits else "no"
             parts.append(f"{verdict}: {'; '.join(self.reasons)}")
         return "; ".join(parts) or "fits"
 

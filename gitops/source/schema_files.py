@@ -28,7 +28,7 @@ def default_folders(repository: Path) -> list[Path]:
     folder = repository / DEFAULT_FOLDER
     if not folder.resolve().is_relative_to(repository.resolve()):
         raise OSError(f"{folder}: a link that leads out of {repository}")
-    return [folder] if folder.is_dir() else []
+    return [folder] if any(_below(folder)) else []
 
 
 def load_published(places: Iterable[Path], *, repository: Path | None = None) -> Published:
@@ -42,7 +42,8 @@ def read_schema_files(places: Iterable[Path]) -> dict[str, bytes]:
     """Path → content, of files and of all files below folders. Links are followed inside of a folder only: a mounted
     ConfigMap is made of them.
 
-    Raises OSError for a place that cannot be read, a link that leads out of its folder, or when there is too much.
+    Raises OSError for a place that cannot be read or holds nothing, a link that leads out of its folder, or when there
+    is too much.
     """
     found: dict[str, bytes] = {}
     left = MOST_BYTES
@@ -60,16 +61,25 @@ def _files(places: Iterable[Path]) -> Iterator[Path]:
         if not place.is_dir():
             yield place
             continue
-        real = place.resolve()
-        for folder, folders, names in os.walk(place):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted(names):
-                if not name.endswith((".yaml", ".yml", ".json")) or name.startswith("."):
-                    continue
-                file = Path(folder) / name
-                if file.is_symlink() and not file.resolve().is_relative_to(real):
-                    raise OSError(f"{file}: a link that leads out of {place}")
-                yield file
+        below = _below(place)
+        first = next(below, None)
+        if first is None:
+            raise OSError(f"{place}: there is no YAML or JSON file in this folder")
+        yield first
+        yield from below
+
+
+def _below(place: Path) -> Iterator[Path]:
+    real = place.resolve()
+    for folder, folders, names in os.walk(place):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.endswith((".yaml", ".yml", ".json")) or name.startswith("."):
+                continue
+            file = Path(folder) / name
+            if file.is_symlink() and not file.resolve().is_relative_to(real):
+                raise OSError(f"{file}: a link that leads out of {place}")
+            yield file
 
 
 def _read(file: Path, limit: int) -> bytes:

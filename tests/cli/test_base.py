@@ -75,6 +75,7 @@ spec:
                       properties: {port: {type: integer}, type: {type: string}}
                       x-kubernetes-validations:
                         - {rule: "self.port == oldSelf.port", message: port stays}
+                        - {rule: "self.port > 0", message: a port is positive}
                         - {rule: "has(self.type) || !has(oldSelf.type)", message: type stays}
 """
 
@@ -91,6 +92,9 @@ def test_transition_rules_of_schemas_hold_for_what_changes(gitops: Any, committe
     edit(committed, SERVICE, "port: 8001", "port: 8000")
     edit(committed, SERVICE, "      type: ClusterIP\n", "")
     assert errors(gitops, command, committed) == (1, [("GO4528", SERVICE, line)]), "what a declaration drops goes"
+    edit(committed, SERVICE, "port: 8000", "port: 0")
+    code, found = errors(gitops, command, committed)
+    assert (code, sorted(set(found))) == (1, [("GO4505", SERVICE, line), ("GO4528", SERVICE, line)])
 
 
 def test_a_base_that_changes_under_its_version_is_told(gitops: Any, committed: Path) -> None:

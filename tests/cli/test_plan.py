@@ -50,6 +50,8 @@ def test_clusters_without_credentials_cannot_be_asked(gitops: Any, template: Pat
     assert "cannot be asked" in result.out
     body = json.loads(gitops("plan", template, "--credentials-dir", tmp_path / "none", "-f", "json").out)
     assert set(body["unreachable"]) == {"dgx-a", "dgx-b"}
+    one = gitops("plan", template, "--credentials-dir", tmp_path / "none", "--cluster", "dgx-a").out
+    assert one.count("cannot be asked") == 2, "also the one that was not asked for: it changes the placement"
 
 
 def test_every_cluster_says_why_it_was_chosen_or_not(gitops: Any, template: Path) -> None:
@@ -61,7 +63,7 @@ def test_every_cluster_says_why_it_was_chosen_or_not(gitops: Any, template: Path
     assert out.index("placement") < out.index("dgx-a  (")
     part = out[out.index("function/llama-chat h100  1 of 1 instance") : out.index("task/warm-cache  ")]
     assert "dgx-a  no: its region is eu-north" in part
-    assert "dgx-b  0 new" in part
+    assert "dgx-b  #0 new" in part
     assert "bundle/platform-base" not in out[out.index("placement") : out.index("dgx-a  (")]
     body = json.loads(gitops("plan", template, "-f", "json", "--cluster", "dgx-a").out)
     chosen = {p["workload"]: p["clusters"] for p in body["placement"]}

@@ -281,6 +281,11 @@ def test_a_file_of_definitions_counts_for_every_cluster(gitops: Any, one_cluster
     damaged = gitops("validate", one_cluster, "--schemas", file)
     assert damaged.code == 1
     assert "GO4508" in damaged.out
+    (tmp_path / "notes.txt").write_text("no schemas\n")
+    assert "GO4508: not used: " in gitops("validate", one_cluster, "--schemas", tmp_path / "notes.txt").out
+    (tmp_path / "empty").mkdir()
+    empty = gitops("validate", one_cluster, "--schemas", tmp_path / "empty")
+    assert (empty.code, empty.err) == (2, f"gitops: {tmp_path}/empty: there is no YAML or JSON file in this folder\n")
     refused = gitops("run", "--path", one_cluster, "--schemas", file, "--state-dir", tmp_path / "state")
     assert refused.code == 2
     assert "settings: schemas: " in refused.err

@@ -67,7 +67,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("pod", "line"), REFUSED)
 def test_default_refuses_what_unrestricted_passes(compile_small, pod, line):
-    assert told(compile_small(change("{name: Default}", **{GRAPH: graph(pod)}))) == [("GO4611", f"{GRAPH}:{line}")]
+    refused = compile_small(change("{name: Default}", **{GRAPH: graph(pod)}))
+    assert told(refused) == [("GO4611", f"{GRAPH}:{line}")]
+    assert any(f.message.endswith(", validation policy Default)") for f in refused.errors)
     assert told(compile_small(change("{name: Unrestricted}", **{GRAPH: graph(pod)}))) == []
     assert told(compile_small(change("", **{GRAPH: graph(pod)}))) == []
 

@@ -36,38 +36,41 @@ FULL = {(A, "h100"): 3, (B, "h100"): 1}
 @pytest.mark.parametrize(
     ("decision", "expected"),
     [
-        (decided(FREE, count=2), {"a": "0, 1 new"}),
-        (decided(FREE, count=2, pins=pins((0, "a"))), {"a": "0 live here; 1 new"}),
-        (decided(FREE, count=1, pins=pins((0, "a"), (1, "a"))), {"a": "0 live here; 1 leaving"}),
+        (decided(FREE, count=2), {"a": "#0, #1 new"}),
+        (decided(FREE, count=2, pins=pins((0, "a"))), {"a": "#0 live here; #1 new"}),
+        (decided(FREE, count=1, pins=pins((0, "a"), (1, "a"))), {"a": "#0 live here; #1 leaving"}),
         (
             decided(FREE, Candidate(B, unfit=("lacks attribute X", "has no GPU H100"))),
-            {"a": "0 new", "b": "no: lacks attribute X; has no GPU H100"},
+            {"a": "#0 new", "b": "no: lacks attribute X; has no GPU H100"},
         ),
         (
             decided(FREE, Candidate(B, closed=("does not serve x",), unmet=("its dynamo 1 is not 2",))),
-            {"a": "0 new", "b": "fits: its dynamo 1 is not 2; does not serve x"},
+            {"a": "#0 new", "b": "nothing new: its dynamo 1 is not 2; does not serve x"},
         ),
         (
             decided(Candidate(A, closed=("does not serve x",)), pins=pins((0, "a"))),
-            {"a": "0 live here; but: does not serve x"},
+            {"a": "#0 live here; but: does not serve x"},
         ),
         (
             decided(FREE, Candidate(B), pins=pins((0, "a"))),
-            {"a": "0 live here", "b": "fits: others come first by load and hash"},
+            {"a": "#0 live here", "b": "nothing new: others come first by load and hash"},
         ),
-        (decided(FREE, Candidate(B, paused=True)), {"a": "0 new", "b": "fits: paused, so chosen last"}),
-        (decided(Candidate(B, paused=True)), {"b": "0 new; but: paused, nothing is written there"}),
-        (decided(FREE, count=0), {"a": "fits: no instance is asked for"}),
+        (decided(FREE, Candidate(B, paused=True)), {"a": "#0 new", "b": "nothing new: paused, so chosen last"}),
+        (decided(Candidate(B, paused=True)), {"b": "#0 new; but: paused, nothing is written there"}),
+        (decided(FREE, count=0), {"a": "nothing new: no instance is asked for"}),
         (
             decided(FREE, Candidate(B, gpus=2), count=2, capacity=FULL),
             {
-                "a": "0 new; but: no room for GPUs h100: 1 of 3 free, an instance takes 2",
-                "b": "fits: no room for GPUs h100: 1 of 1 free, an instance takes 2",
+                "a": "#0 new; but: no room for GPUs h100: 1 of 3 free, an instance takes 2",
+                "b": "nothing new: no room for GPUs h100: 1 of 1 free, an instance takes 2",
             },
         ),
         (
             decided(FREE, count=2, pins=pins((0, "c")), hidden=frozenset({C}), waits_for=("clusters/c.yaml",)),
-            {"a": "fits: waits for clusters/c.yaml", "c": "0 live here; but: clusters/c.yaml cannot be used now"},
+            {
+                "a": "nothing new: waits for clusters/c.yaml",
+                "c": "#0 live here; but: clusters/c.yaml cannot be used now",
+            },
         ),
         (
             decided(FREE, Candidate(B, unfit=("x",)), workload=BASE, per_cluster=True, pins=pins((0, "b")), spec_id=""),

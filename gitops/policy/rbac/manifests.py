@@ -37,7 +37,7 @@ def add_file(objects: RbacObjects, data: bytes, *, file: str) -> ManifestFile:
     result = read_documents(data, file=file)
     if not result.complete and (action := _ACTION.search(data)) is not None:
         origin = Origin(file, data.count(b"\n", 0, action.start()) + 1)
-        return ManifestFile(False, (finding(codes.TEMPLATE, "has Go template text", origin), *result.findings))
+        return ManifestFile(False, (finding(codes.TEMPLATE, "the file has Go template text", origin),))
     findings = [*result.findings, *(f for document in result.documents for f in _problems(document))]
     if not result.complete or any(f.severity is Severity.ERROR for f in findings):
         return ManifestFile(False, tuple(findings))
