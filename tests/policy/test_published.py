@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from gitops.manifests.canonical import digest
 from gitops.model.identity import ClusterName, GroupVersionKind
@@ -47,10 +48,12 @@ def test_a_copy_inside_another_has_its_files_to_itself(outer: str, inner: str) -
 def test_a_damaged_schema_is_told_and_judges_nothing(content: bytes, named: bool) -> None:
     """Also when the index has its digest."""
     files = copy("a", "s/a/")
-    before, files[f"s/a/{FILE}"] = files[f"s/a/{FILE}"], content
+    files[f"s/a/{FILE}"] = content
     if named:
-        old, new = (digest(data).hex().encode() for data in (before, content))
-        files["s/a/index.yaml"] = files["s/a/index.yaml"].replace(old, new)
+        index = yaml.safe_load(files["s/a/index.yaml"])
+        index["schemas"][FILE] = digest(content).hex()
+        index["digest"] = digest({k: v for k, v in index.items() if k != "digest"}).hex()
+        files["s/a/index.yaml"] = yaml.safe_dump(index).encode()
     read = read_published(files)
     assert [(f.code, f.origin.file) for f in read.findings] == [("GO4508", f"s/a/{FILE}")]
     assert read.facts[ClusterName("a")].schemas.kinds == {}

@@ -39,6 +39,7 @@ def test_g09_a_copy_that_is_a_link_out_of_the_repository_is_not_read(
 def test_g09_a_file_that_is_a_link_out_of_its_folder_is_not_read(repository: Path, outside: Path) -> None:
     folder = repository / DEFAULT_FOLDER
     folder.mkdir(parents=True)
+    (folder / "b.yaml").write_text("a: 1")
     assert default_folders(repository) == [folder]
     (folder / "a.yaml").symlink_to(outside / "config.yaml")
     with pytest.raises(OSError, match="leads out of"):
