@@ -307,7 +307,9 @@ class Compiler:
     def _forget(self, workloads: int) -> None:
         """Keep the head, and a little of what went before: a revert or a preview needs it again."""
         limit = workloads + 64
-        for cache, most in ((self._sources, SOURCES_KEPT), (self._results, limit)):
+        # In a shortage a workload has two results, alone and in its places; its memory holds both anyway.
+        twice = sum(memory.first is not memory.result for memory in self._latest.values())
+        for cache, most in ((self._sources, SOURCES_KEPT), (self._results, limit + twice)):
             while len(cache) > most:
                 cache.popitem(last=False)
         if len(self._latest) > limit:

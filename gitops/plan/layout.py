@@ -229,7 +229,8 @@ class _Sorter:
         self.roots.setdefault(ref, root)
         if self._plain(entry, ref):
             self.files[ref][entry.path] = entry
-            self.prefix, self.current = f"{root}/", self.files[ref]
+            if ref.kind is not WorkloadKind.OPERATOR:  # that is one file
+                self.prefix, self.current = f"{root}/", self.files[ref]
 
     def result(self) -> Layout:
         workloads = {}

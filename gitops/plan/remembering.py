@@ -13,7 +13,7 @@ from gitops.model.findings import Finding, Severity
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.layout import Layout, WorkloadFolder
 from gitops.plan.workloads import Context, Demand, WorkloadResult
-from gitops.policy.allocation import Decision, allocate
+from gitops.policy.allocation import Decision, allocate, keep
 from gitops.policy.facts import ClusterFacts
 from gitops.policy.placement import Pins, Placement
 
@@ -86,8 +86,7 @@ def together(
         if gpu.capacity is not None
     }
     broken = {ref for ref, memory in memories.items() if memory.broken}
-    blind = {*unreadable, *(ref for ref in broken if not decided[ref])}
-    reserved = _reserved(context, pins, blind)
+    reserved = _reserved(context, pins, {*unreadable, *broken}, [d for ref in broken for d in decided[ref]])
     taken = Counter(reserved)
     for memory in memories.values():
         for gpu, count in memory.gpus:
@@ -102,12 +101,24 @@ def together(
     return decided
 
 
-def _reserved(context: Context, pins: Pins, blind: Collection[WorkloadRef]) -> Counter[tuple[ClusterName, str]]:
-    """GPUs of what lives somewhere while its document cannot be read: as many as the largest instance there has."""
+def _reserved(
+    context: Context, pins: Pins, held: Collection[WorkloadRef], decisions: Iterable[Decision]
+) -> Counter[tuple[ClusterName, str]]:
+    """GPUs of what lives somewhere, stays since its workload is held, and is not in `decisions`, which are what can be
+    said of held workloads: it is asked for no more, or its document cannot be read. Then it counts as the largest
+    instance there."""
     found: Counter[tuple[ClusterName, str]] = Counter()
-    for (ref, _), live in pins.items():
-        for pin in live if ref in blind and ref.kind is not WorkloadKind.BUNDLE else ():
+    asks = {(d.ask.workload, d.ask.spec_id): d.ask for d in decisions}
+    for place, live in pins.items():
+        if place[0] not in held or place[0].kind is WorkloadKind.BUNDLE:
+            continue
+        ask = asks.get(place)
+        sizes = {} if ask is None else {c.cluster: c.gpus for c in ask.candidates}
+        for pin in live.difference(() if ask is None else keep(ask)):
             entry = context.clusters.get(pin.cluster)
+            if ask is not None and entry is not None:
+                found[pin.cluster, ask.gpu] += sizes[pin.cluster]
+                continue
             for gpu in entry.document.spec.gpus if entry is not None else ():
                 largest = max((kind.gpusPerInstance for kind in gpu.instanceTypes), default=1)
                 found[pin.cluster, gpu.name.casefold()] += largest

@@ -58,9 +58,8 @@ def widenings(registry: OperatorRegistry, wanted: OperatorType) -> Iterator[tupl
 
 def narrowed(registry: OperatorRegistry, wanted: OperatorType) -> OperatorRegistry:
     """The registry with one type narrowed: kinds and companions that `wanted` leaves out are refused, its limits are
-    added to those that are there. Only for a type without widenings() and
-    foreign_fields(). Companions stay as they are when nothing is
-    written about them; an empty list refuses all of them.
+    added to those that are there. Only for a type without widenings() and foreign_fields(). Companions stay as they are
+    when nothing is written about them; an empty list refuses all of them.
     """
     name, spec = wanted.metadata.name, wanted.spec
     have = registry.types[name].spec

@@ -92,7 +92,7 @@ def read_published(files: Mapping[str, bytes]) -> Published:
     findings: list[Finding] = []
     facts: dict[ClusterName, ClusterFacts] = {}
     rest = dict(files)
-    for folder in sorted(folders):
+    for folder in sorted(folders, reverse=True):  # one inside another comes first, and has its files to itself
         own = {path.removeprefix(folder): rest.pop(path) for path in list(rest) if path.startswith(folder)}
         name, told, found = _cluster(folder, own)
         findings += found

@@ -23,8 +23,11 @@ MOST_FILES = 20_000
 
 
 def default_folders(repository: Path) -> list[Path]:
-    """The pulled copy in a work tree, if there is one."""
+    """The pulled copy in a work tree, if there is one. Raises OSError for one that is elsewhere: the tree may be
+    anybody's pull request."""
     folder = repository / DEFAULT_FOLDER
+    if not folder.resolve().is_relative_to(repository.resolve()):
+        raise OSError(f"{folder}: a link that leads out of {repository}")
     return [folder] if any(_below(folder)) else []
 
 
@@ -43,9 +46,11 @@ def _shown(file: Path, root: Path) -> str:
 
 
 def read_schema_files(places: Iterable[Path]) -> dict[str, bytes]:
-    """Path → content, of files and of all files below folders.
+    """Path → content, of files and of all files below folders. Links are followed inside of a folder only: a mounted
+    ConfigMap is made of them.
 
-    Raises OSError for a place that cannot be read or holds nothing, or when there is too much.
+    Raises OSError for a place that cannot be read or holds nothing, a link that leads out of its folder, or when there
+    is too much.
     """
     found: dict[str, bytes] = {}
     left = MOST_BYTES
@@ -72,11 +77,16 @@ def _files(places: Iterable[Path]) -> Iterator[Path]:
 
 
 def _below(place: Path) -> Iterator[Path]:
+    real = place.resolve()
     for folder, folders, names in os.walk(place):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            if name.endswith((".yaml", ".yml", ".json")) and not name.startswith("."):
-                yield Path(folder) / name
+            if not name.endswith((".yaml", ".yml", ".json")) or name.startswith("."):
+                continue
+            file = Path(folder) / name
+            if file.is_symlink() and not file.resolve().is_relative_to(real):
+                raise OSError(f"{file}: a link that leads out of {place}")
+            yield file
 
 
 def _read(file: Path, limit: int) -> bytes:

@@ -83,12 +83,13 @@ class RecordingConnection(Connection):
         body: bytes | None,
         timeout: float | None,
         verb: str,
+        limit: int | None,
     ) -> Response:
         sent = headers.get("Content-Type", "")
         call = self.recorder.begin(
             Call(verb, method, path, dict(query or {}), sent, headers.get("Accept", ""), body, time.monotonic())
         )
-        response = await super()._send(method, path, query, headers, body, timeout, verb)
+        response = await super()._send(method, path, query, headers, body, timeout, verb, limit)
         call.ended, call.status = time.monotonic(), response.status
         return response
 

@@ -341,6 +341,16 @@ def test_a_folder_in_the_place_of_the_repository_document_ends_no_compile(compil
     assert result.complete == beside
 
 
+def test_a_file_that_is_a_folder_as_well_ends_no_compile(compiler, small):
+    """No file system has both; the objects of a Git tree may."""
+    install = "apiVersion: gitops/v1alpha1\nkind: OperatorInstall\nmetadata: {name: dynamo}\n"
+    install += "spec: {operatorType: dynamo, version: 1.5.0}\n"
+    files = {path: small().files.get(path, install) for path in (*small().files, "operators/dynamo.yaml")}
+    result = compiler.compile(small({**files, **{f"{path}/more.yaml": "a: 1" for path in files}}))
+    assert "operators/dynamo.yaml/more.yaml" in {f.origin.file for f in result.errors}
+    assert not result.complete
+
+
 def test_r01_no_workload_at_all_needs_consent(compiler, small):
     nothing = {path: None for path in small().files if path.startswith(("functions/", "bundles/"))}
     assert not compiler.compile(small(nothing)).complete

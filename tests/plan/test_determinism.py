@@ -76,6 +76,9 @@ def everything(result: Compilation) -> list[object]:
     ]
 
 
+Files = dict[str, str | None]
+
+
 def deployed(name: str, count: int, more: str = "") -> dict[str, str]:
     """A second function, whose instances take 2 GPUs each."""
     head = "apiVersion: gitops/v1alpha1\nkind: {}\nmetadata:\n  name: " + name + "\nspec:\n"
@@ -140,7 +143,10 @@ def definition(framework: str) -> dict[str, Any]:
     }
 
 
-SHORT = [
+HIDDEN: Files = {"clusters/b.yaml": "a: ["}
+GONE: Files = {"clusters/b.yaml": None}
+UNREADABLE: Files = {"operators/dynamo.yaml": "a: ["}
+SHORT: list[Files] = [
     deployed("early", 3),
     deployed("early", 7),
     deployed("early", 2, ", perCluster: true"),
@@ -152,7 +158,9 @@ SHORT = [
     {"clusters/a.yaml": CLUSTER.format(name="a").replace("capacity: 8", "capacity: 3")},
     {"clusters/b.yaml": CLUSTER.format(name="b") + "  mode: paused\n"},
     {"clusters/c.yaml": CLUSTER.format(name="c")},
-    {"clusters/b.yaml": "a: ["},
+    HIDDEN,
+    GONE,
+    UNREADABLE,
     {"functions/chat/function.yaml": None, "functions/chat/deployment.yaml": None},
     {"clusters/a.yaml": CLUSTER.format(name="a") + SECURITY.format("restricted")},
     {"clusters/b.yaml": CLUSTER.format(name="b") + SECURITY.format("baseline")},
@@ -185,7 +193,20 @@ TOLD: list[dict[ClusterName, ClusterFacts]] = [
     {A: ClusterFacts(schemas=REFUSES, server_version="v1.30.0"), B: ClusterFacts(served=KINDS, schemas=TAKES)},
     {A: ClusterFacts(silent=frozenset({"nvidia.com/v1beta1"}), served=KINDS, refused={"nim": "*"})},
 ]
-SILENT = [frozenset(), frozenset({B})]
+SILENT: list[frozenset[ClusterName]] = [frozenset(), frozenset({B})]
+GRAPHS = frozenset({"nvidia.com/v1beta1"})
+STEPS = [
+    ClusterFacts(),
+    ClusterFacts(served=KINDS),
+    ClusterFacts(served=KINDS, silent=GRAPHS),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.5.0"}),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, refused={"dynamo": "*"}),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, schemas=REFUSES),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, schemas=TAKES),
+    ClusterFacts(served=KINDS, silent=GRAPHS, versions={"dynamo": "1.4.0"}, schemas=TAKES, server_version="v1.34.0"),
+]
+"""One fact more or another at a time."""
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -203,6 +224,10 @@ SILENT = [frozenset(), frozenset({B})]
     )
 )
 @example(story=[([], [], PINS[0], {}, SILENT[0]), ([], [], PINS[1], {}, SILENT[0]), ([], [], PINS[0], {}, SILENT[0])])
+@example(story=[([], [SHORT[4]], PINS[0], {A: told, B: told}, SILENT[0]) for told in STEPS])
+@example(story=[([], change, PINS[0], {}, SILENT[0]) for change in ([GONE], [HIDDEN])])
+@example(story=[([], [SHORT[4], *more], PINS[0], {}, SILENT[0]) for more in ([], [UNREADABLE])])
+@example(story=[([], more, PINS[0], {}, SILENT[0]) for more in ([], [{"policies/operators/dynamo.yaml": NARROW}])])
 @example(story=[([], [SHORT[n]], PINS[0], {}, SILENT[0]) for n in (3, 1, 5, 6, 0, 3)])
 def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
     registry = OperatorRegistry.shipped().permitting([GroupVersionKind("batch", "v1", "Job")])

@@ -380,3 +380,49 @@ def test_every_specification_has_a_decision(compile_small):
     assert [c.cluster for c in chat.ask.candidates] == ["a", "b"]
     assert len(chat.placed.new) == 2
     assert replace(chat.placed, new=()).every == ()
+
+
+def test_another_capacity_compiles_nothing_again_that_was_compiled_alone(compiler, small):
+    """Of more workloads in a shortage than the compiler keeps in reserve, each is made once, for what is told of it."""
+    head = "apiVersion: gitops/v1alpha1\nkind: {}\nmetadata: {{name: {}}}\nspec:\n"
+    files = {}
+    for number in range(80):
+        name, folder = f"f{number:02}", f"functions/f{number:02}"
+        files[f"{folder}/function.yaml"] = (
+            head.format("Function", name) + "  version: '1'\n  operatorTypes: [dynamo]\n  manifests: [s.yaml]\n"
+        )
+        files[f"{folder}/deployment.yaml"] = (
+            head.format("FunctionDeployment", name) + "  gpuSpecifications: [{id: g, gpu: H100, minInstances: 2}]\n"
+        )
+        files[f"{folder}/s.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n"
+    first = compiler.compile(small(files))
+    assert len(functions(first)) == 16
+    before = compiler.statistics.compiled
+    larger = small().files["clusters/a.yaml"].replace("capacity: 8", "capacity: 9")
+    assert len(functions(compiler.compile(small({**files, "clusters/a.yaml": larger})))) == 17
+    assert compiler.statistics.compiled - before <= 81
+
+
+@pytest.mark.parametrize(
+    ("specification", "living"),
+    [
+        ("{id: g, gpu: H100, instanceType: H100x2, minInstances: 1}", ["g-0", "g-1", "g-2", "g-3"]),
+        ("{id: new, gpu: H100, instanceType: H100x2, minInstances: 0}", ["g-0", "g-1", "g-2", "g-3"]),
+        ("{id: g, gpu: H100, instanceType: H100x2, minInstances: 4, clusters: [b]}", ["g-0", "g-1", "g-2", "g-3"]),
+    ],
+    ids=["fewer", "another id", "elsewhere"],
+)
+def test_what_a_held_function_does_not_ask_for_any_more_still_takes_its_gpus(compile_small, specification, living):
+    """It stays until the errors are gone."""
+    head = "apiVersion: gitops/v1alpha1\nkind: {}\nmetadata: {{name: early}}\nspec:\n"
+    files = {
+        "functions/early/function.yaml": head.format("Function")
+        + "  version: '1'\n  operatorTypes: [dynamo]\n  manifests: [s.yaml]\n",
+        "functions/early/deployment.yaml": head.format("FunctionDeployment")
+        + f"  gpuSpecifications: [{specification}]\n",
+        "functions/early/s.yaml": "a: [",
+    }
+    lives = [f"function/early/{instance}@a" for instance in living]
+    assert functions(compile_small(files, live=lives)) == ["function/chat/h100-0@b", "function/chat/h100-1@b"]
+    mended = {**files, "functions/early/s.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n"}
+    assert {key for key in functions(compile_small(mended, live=lives)) if "chat" in key and key.endswith("@a")}

@@ -26,6 +26,7 @@ from gitops.policy.cel.field_paths import parse_field_path
 from gitops.policy.cel.structure import Schema, TimesOf, is_visible, malformation, values_schema
 from gitops.policy.cel.syntax import SyntaxUnknownError, Tokens, Uses
 from gitops.policy.cel.values import IllTypedError, convert, key_of
+from gitops.policy.credentials import looks_like
 from gitops.policy.verdicts import Problem
 
 MOST_RULES = 2_000
@@ -243,14 +244,16 @@ class _Check:
         return expression.run(given, size)
 
     def _message(self, rule: Rule, values: _Values) -> str:
-        """The words of messageExpression if they are fit to print, else those of the rule."""
+        """The words of messageExpression if they are fit to print, else those of the rule. It may repeat any value: one
+        with a credential is not."""
         if isinstance(rule.message_expression, Expression):
             try:
                 words = self._evaluate(rule.message_expression, rule, values)
             except (EvaluationError, IllTypedError):
                 words = ""
             words = words.strip() if isinstance(words, str) else ""
-            if words and "\n" not in words and len(words.encode()) <= _LONGEST_MESSAGE:
+            fits = words and "\n" not in words and len(words.encode()) <= _LONGEST_MESSAGE
+            if fits and looks_like(words) is None:
                 return str(words)
         return rule.message or f"failed rule: {rule.text}"
 

@@ -26,7 +26,8 @@ def answers(
 ) -> Iterator[Problem | str]:
     """Problems, and sentences on what was not checked. `tolerates`: whether what is wrong at a path may stay so;
     None where there was nothing before. `patterns` has the schema's own words for the patterns of the errors."""
-    for count, error in enumerate(errors):
+    count = 0
+    for error in errors:
         if count >= MOST_PROBLEMS:
             return
         path = _path(error)
@@ -35,6 +36,7 @@ def answers(
         if unclear := _unclear(error):
             yield unclear
             continue
+        count += 1
         kind = error.kind
         if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
             yield Problem((*path, kind.property), "Required value", "required")

@@ -37,6 +37,8 @@ class Converted:
     """A sentence for each part that no object can be held against."""
     patterns: Mapping[str, str]
     """The schema's own patterns by those that the library has in their place."""
+    heaviest: int
+    """Characters that the errors at one place of an object may take: each repeats the options or the pattern."""
 
 
 def converted(schema: Schema) -> Converted:
@@ -44,7 +46,7 @@ def converted(schema: Schema) -> Converted:
     conversion = _Conversion()
     made = conversion.schema(schema, negatable=False)
     try:
-        return Converted(_compiled(made), tuple(sorted(conversion.unchecked)), conversion.patterns)
+        return Converted(_compiled(made), tuple(sorted(conversion.unchecked)), conversion.patterns, _heaviest(schema))
     except (ValueError, RecursionError, OverflowError) as error:
         raise UnusableSchema("the schema library refuses it") from error
 
@@ -72,6 +74,14 @@ _PREDICATES: Mapping[str, Callable[[str], bool]] = {
     **{f"{UNCHECKED}{name}": predicate for name, predicate in CLEAR.items()},
     f"{UNCHECKED}pattern": lambda text: False,
 }
+
+
+def _heaviest(schema: Schema) -> int:
+    own = 64 + sum(len(str(option)) for option in schema.get("enum", ())) + len(schema.get("pattern", ""))
+    below = [*schema.get("properties", {}).values()]
+    below += [child for word in ("items", "additionalProperties") if isinstance(child := schema.get(word), dict)]
+    branches = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
+    return max(own, *(_heaviest(child) for child in below), 0) + sum(_heaviest(part) for part in branches)
 
 
 class _Conversion:

@@ -19,7 +19,7 @@ from typing import Any
 from gitops.manifests.lines import Path, dotted
 from gitops.model.identity import GroupVersionKind
 from gitops.policy.cel.rules import RuleTree
-from gitops.policy.schemas.answers import MOST_PROBLEMS, answers
+from gitops.policy.schemas.answers import MOST_PROBLEMS, Tolerates, answers
 from gitops.policy.schemas.conversion import Converted, converted
 from gitops.policy.schemas.defaults import fill_defaults
 from gitops.policy.schemas.kind_schema import Header, decoded
@@ -33,6 +33,8 @@ from gitops.policy.verdicts import Judgement, Problem
 
 DEEPEST = 150
 """Levels of an object; Kubernetes' own kinds have about twenty."""
+_MOST_OF_ERRORS = 128 << 20
+"""Characters of all errors of an object. The largest graphs come to some 5 million."""
 _MOST_REPLICAS = 2**31 - 1
 _USUAL_SCALE = {"spec": ".spec.replicas", "status": ".status.replicas"}
 
@@ -210,7 +212,7 @@ def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str
     problems: list[Problem] = []
     unchecked: list[str] = list(kind.values.unchecked)
     tolerates = None if live is None else tolerance(kind.schema, new, live, kind.types)
-    _sort(answers(kind.values.validator.iter_errors(new), kind.values.patterns, tolerates), problems, unchecked)
+    _sort(_values(kind.values, new, tolerates), problems, unchecked)
     problems += metadata_problems(new.get("metadata") or {}, live=None if live is None else live.get("metadata") or {})
     if kind.has_embedded:
         problems += embedded_problems(kind.schema, new)
@@ -218,6 +220,26 @@ def _results(kind: Compiled, header: Header, new: dict[str, Any], live: dict[str
     if kind.rules is not None and not problems:
         _sort(kind.rules.check(new, live), problems, unchecked)
     return tuple(problems), tuple(dict.fromkeys(unchecked))
+
+
+def _values(values: Converted, new: dict[str, Any], tolerates: Tolerates | None) -> Iterator[Problem | str]:
+    """The library makes all errors at once: where they could fill the memory, it is asked for a yes or no only."""
+    if _places(new) * values.heaviest <= _MOST_OF_ERRORS:
+        yield from answers(values.validator.iter_errors(new), values.patterns, tolerates)
+    elif not values.validator.is_valid(new):
+        yield "the object does not fit its schema, and is too large to say where"
+
+
+def _places(value: Any) -> int:
+    count, waiting = 0, [value]
+    while waiting:
+        part = waiting.pop()
+        count += 1
+        if isinstance(part, dict):
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+    return count
 
 
 def _sort(found: Iterable[Problem | str], problems: list[Problem], unchecked: list[str]) -> None:

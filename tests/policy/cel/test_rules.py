@@ -94,6 +94,16 @@ def test_a_message_shows_no_value():
     assert "hunter2" not in repr(problems)
 
 
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("wrong", "no wrong"), ("AKIAABCDEFGHIJKLMNOP", "failed rule: false"), ("a://b:hunter2@c", "failed rule: false")],
+)
+def test_a_message_expression_shows_no_credential(key, message):
+    schema = {**obj("false", key=TEXT)}
+    schema["x-kubernetes-validations"] = [{"rule": "false", "messageExpression": "'no ' + self.key"}]
+    assert check(schema, {"key": key}) == ([((), message)], [])
+
+
 def test_rules_about_changes_wait_for_an_update():
     schema = obj("self.a == oldSelf.a", a=TEXT)
     assert check(schema, {"a": "x"}) == ([], [])

@@ -204,6 +204,33 @@ def test_problems_and_messages_are_bounded() -> None:
     assert max(len(problem.message) for problem in judgement.problems) < 1000
 
 
+@pytest.mark.parametrize("alternatives", [False, True])
+@pytest.mark.parametrize(
+    "word",
+    [{"enum": ["x", *(f"option{at}" for at in range(5000))]}, {"pattern": "x|" * 4999 + "x"}],
+    ids=["enum", "pattern"],
+)
+def test_errors_that_would_fill_the_memory_are_not_made(word: Any, alternatives: bool) -> None:
+    """Each of them repeats all options: 20,000 wrong values took gigabytes."""
+    items = {**TEXT, "anyOf": [word, {"maxLength": 0}]} if alternatives else {**TEXT, **word}
+    schema = {"type": "array", "items": items}
+    judgement = judged(schema, ["wrong"] * 20_000)
+    sentence = "the object does not fit its schema, and is too large to say where"
+    assert (judgement.verdict, judgement.unchecked) == (U, (sentence,))
+    assert judged(schema, ["x"] * 20_000).verdict is V
+    assert judged(schema, ["wrong"] * 10).verdict is X
+
+
+def test_tolerated_problems_hide_no_other() -> None:
+    short = {"type": "object", "additionalProperties": {**TEXT, "maxLength": 3}}
+    crd = definition("Thing", {"type": "object", "properties": {"spec": short}})
+    head = {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": {"name": "x"}}
+    live = {**head, "spec": {f"k{at:03}": "long" for at in range(300)}}
+    new = {**head, "spec": {**live["spec"], "k999": "longer"}}
+    assert kind_of(crd).judge(live, live).verdict is V
+    assert [p.path for p in kind_of(crd).judge(new, live).problems] == [("spec", "k999")]
+
+
 @pytest.mark.parametrize(
     ("schema", "good", "bad"),
     [
