@@ -32,6 +32,10 @@ TEMPLATE = (CLUSTER, "{team: ml}", "{team: web}")
 @pytest.mark.parametrize(
     ("unit", "change"),
     [
+        ("bundle/base@a", ("bundles/base/objects.yaml", "page: hello", "page: bye")),
+        ("function/chat/h100-0@a", ("functions/chat/manifests/settings.yaml", "LEVEL: info", "LEVEL: warn\n  MORE: x")),
+        ("function/chat/h100-0@a", ("functions/chat/overlays/h100.yaml", "debug", "trace")),
+        ("task/bake@a", ("tasks/bake/cache.yaml", "models", "others")),
         ("bundle/base@a", MODE),
         ("function/chat/h100-0@a", MODE),
         ("function/chat/h100-0@a", TEMPLATE),
