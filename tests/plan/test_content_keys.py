@@ -24,6 +24,10 @@ spec:
 """,
     "tasks/bake/cache.yaml": "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMCache\nmetadata: {name: c}\n"
     "spec: {storage: {pvc: {name: models}}}\n",
+    "bundles/more/bundle.yaml": "apiVersion: gitops/v1alpha1\nkind: Bundle\nmetadata: {name: more}\n"
+    "spec: {manifests: [m.yaml], patches: [p.yaml]}\n",
+    "bundles/more/m.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more, namespace: web}\n",
+    "bundles/more/p.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\ndata: {level: low}\n",
 }
 MODE = (CLUSTER, "  region: north\n", "  region: north\n  mode: report\n")
 TEMPLATE = (CLUSTER, "{team: ml}", "{team: web}")
@@ -32,6 +36,11 @@ TEMPLATE = (CLUSTER, "{team: ml}", "{team: web}")
 @pytest.mark.parametrize(
     ("unit", "change"),
     [
+        ("bundle/base@a", ("bundles/base/objects.yaml", "page: hello", "page: bye")),
+        ("function/chat/h100-0@a", ("functions/chat/manifests/settings.yaml", "LEVEL: info", "LEVEL: warn\n  MORE: x")),
+        ("function/chat/h100-0@a", ("functions/chat/overlays/h100.yaml", "debug", "trace")),
+        ("task/bake@a", ("tasks/bake/cache.yaml", "models", "others")),
+        ("bundle/more@a", ("bundles/more/p.yaml", "low", "high")),
         ("bundle/base@a", MODE),
         ("function/chat/h100-0@a", MODE),
         ("function/chat/h100-0@a", TEMPLATE),

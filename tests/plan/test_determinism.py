@@ -144,6 +144,13 @@ def definition(framework: str) -> dict[str, Any]:
 
 
 HIDDEN: Files = {"clusters/b.yaml": "a: ["}
+SHORT_OF_KINDS: Files = {"policies/operators/dynamo.yaml": NARROW}
+MORE_KINDS: Files = {"policies/validation/mine.yaml": POLICY.format("Unrestricted")}
+NO_MORE_KINDS: Files = {"policies/validation/mine.yaml": POLICY.format("Unrestricted").partition(", extra")[0] + "}\n"}
+PLAIN: Files = {"clusters/a.yaml": CLUSTER.format(name="a")}
+LARGER: Files = {"clusters/a.yaml": CLUSTER.format(name="a").replace("gpusPerInstance: 2", "gpusPerInstance: 5")}
+USER: Files = {**deployed("late", 1, ", validationPolicy: {name: mine}")}
+JOBS: Files = {"functions/late/settings.yaml": JOB}
 GONE: Files = {"clusters/b.yaml": None}
 UNREADABLE: Files = {"operators/dynamo.yaml": "a: ["}
 SHORT: list[Files] = [
@@ -165,10 +172,11 @@ SHORT: list[Files] = [
     {"clusters/a.yaml": CLUSTER.format(name="a") + SECURITY.format("restricted")},
     {"clusters/b.yaml": CLUSTER.format(name="b") + SECURITY.format("baseline")},
     {"policies/validation/mine.yaml": POLICY.format("Default")},
-    {"policies/validation/mine.yaml": POLICY.format("Unrestricted")},
-    {"policies/operators/dynamo.yaml": NARROW},
-    deployed("late", 1, ", validationPolicy: {name: mine}"),
-    {"functions/late/settings.yaml": JOB},
+    MORE_KINDS,
+    NO_MORE_KINDS,
+    SHORT_OF_KINDS,
+    USER,
+    JOBS,
     {"bundles/base/objects.yaml": yaml.safe_dump_all([CHAT, definition("vllm")])},
     {"bundles/base/objects.yaml": yaml.safe_dump_all([CHAT, definition("sglang")])},
     {"bundles/base/objects.yaml": yaml.safe_dump_all([{**CHAT, "data": {"a": 1}}, definition("sglang")])},
@@ -195,6 +203,7 @@ TOLD: list[dict[ClusterName, ClusterFacts]] = [
 ]
 SILENT: list[frozenset[ClusterName]] = [frozenset(), frozenset({B})]
 GRAPHS = frozenset({"nvidia.com/v1beta1"})
+TWO = pins_of(map(UnitKey.parse, ["function/late/g-0@a", "function/late/g-1@a"]))
 STEPS = [
     ClusterFacts(),
     ClusterFacts(served=KINDS),
@@ -225,9 +234,12 @@ STEPS = [
 )
 @example(story=[([], [], PINS[0], {}, SILENT[0]), ([], [], PINS[1], {}, SILENT[0]), ([], [], PINS[0], {}, SILENT[0])])
 @example(story=[([], [SHORT[4]], PINS[0], {A: told, B: told}, SILENT[0]) for told in STEPS])
+@example(story=[([], [deployed("late", 0), *more], PINS[0], {}, SILENT[0]) for more in ([], [SHORT_OF_KINDS])])
+@example(story=[([], [deployed("late", 2), which], TWO, {}, SILENT[0]) for which in (PLAIN, LARGER)])
+@example(story=[([], [USER, JOBS, which], PINS[0], {}, SILENT[0]) for which in (MORE_KINDS, NO_MORE_KINDS)])
 @example(story=[([], change, PINS[0], {}, SILENT[0]) for change in ([GONE], [HIDDEN])])
 @example(story=[([], [SHORT[4], *more], PINS[0], {}, SILENT[0]) for more in ([], [UNREADABLE])])
-@example(story=[([], more, PINS[0], {}, SILENT[0]) for more in ([], [{"policies/operators/dynamo.yaml": NARROW}])])
+@example(story=[([], more, PINS[0], {}, SILENT[0]) for more in ([], [SHORT_OF_KINDS])])
 @example(story=[([], [SHORT[n]], PINS[0], {}, SILENT[0]) for n in (3, 1, 5, 6, 0, 3)])
 def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
     registry = OperatorRegistry.shipped().permitting([GroupVersionKind("batch", "v1", "Job")])
