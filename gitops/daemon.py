@@ -29,7 +29,6 @@ from gitops.metrics import PrometheusMetrics
 from gitops.model.clusters import Cluster
 from gitops.plan.pruning import FuseLimits
 from gitops.policy.published import Published
-from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.accounts import OnceReport
 from gitops.reconcile.connecting import FolderConnector
@@ -172,7 +171,7 @@ def context(settings: Settings, metrics: PrometheusMetrics | None) -> Context:
     broken."""
     made = Context(
         options=engine_options(settings),
-        registry=OperatorRegistry.shipped().permitting(settings.permitted_types),
+        registry=settings.operator_registry(),
         mappings=Mappings.shipped(),
         clock=time.monotonic,
         wall=time.time,

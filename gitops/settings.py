@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -31,6 +31,9 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gitops.model.identity import GroupVersionKind
+
+if TYPE_CHECKING:
+    from gitops.policy.registry import OperatorRegistry
 
 ENV_PREFIX = "GITOPS_"
 ENV_DELIMITER = "__"
@@ -292,6 +295,10 @@ class Settings(BaseSettings):
     requests_in_flight: Annotated[int, Field(ge=1, le=64)] = 8
     """Requests in flight to one cluster, watches not counted. An API server is busy with four; more mostly queue."""
 
+    operator_types: FilePaths = []
+    """Files and folders with OperatorType documents, beside the types that ship with the program (docs/onboarding.md).
+    A repository can only narrow what is there. In the environment and with --set they are separated by `:`."""
+
     extra_kubernetes_types: ExtraTypes = ()
     """Kinds that functions and tasks may contain beside those of their operator types, where a validation policy of
     the repository names them: a list of `batch/v1/Job` or `v1/Pod`, in a variable or flag separated by commas. Whoever
@@ -312,6 +319,19 @@ class Settings(BaseSettings):
     def permitted_types(self) -> list[GroupVersionKind]:
         """`extra_kubernetes_types`, read."""
         return [parse_type(text) for text in self.extra_kubernetes_types]
+
+    def operator_registry(self) -> OperatorRegistry:
+        """The operator types that ship, those of `operator_types`, and what `extra_kubernetes_types` permits. Raises
+        SettingsError."""
+        from gitops.policy.registry import OperatorRegistry
+        from gitops.source.operator_files import with_operator_types
+
+        try:
+            registry = with_operator_types(OperatorRegistry.shipped(), self.operator_types)
+        except (OSError, ValueError) as error:
+            lines = str(error).splitlines()
+            raise SettingsError("\n".join(f"settings: operator_types: {line}" for line in lines)) from None
+        return registry.permitting(self.permitted_types)
 
     @field_validator("listen")
     @classmethod

@@ -57,6 +57,7 @@ def explain(
     from gitops.policy.annotations import BadAnnotationError, parse_dependencies
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
+    registry = settings.operator_registry()
     try:
         (wanted,) = parse_dependencies(object)
     except (BadAnnotationError, ValueError):
@@ -64,7 +65,7 @@ def explain(
         raise typer.Exit(Exit.USAGE) from None
     trace = Trace()
     known = schemas_of(path, schemas)
-    tree, compilation = compiled_folder(path, schemas=known, extra_types=settings.permitted_types, trace=trace)
+    tree, compilation = compiled_folder(path, schemas=known, registry=registry, trace=trace)
     found = [(k, o) for k, o in _objects(compilation, wanted) if not cluster or k.cluster in cluster]
     if not found:
         _say_why_not(compilation, wanted, tree.read, cluster or ())

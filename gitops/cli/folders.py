@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gitops.model.findings import Finding
-    from gitops.model.identity import GroupVersionKind
     from gitops.plan.explaining import Trace
     from gitops.plan.units import Compilation
     from gitops.policy.published import Published
+    from gitops.policy.registry import OperatorRegistry
     from gitops.source.folders import FolderTree
 
 
@@ -33,20 +33,18 @@ def compiled_folder(
     path: Path,
     *,
     schemas: Published | None = None,
-    extra_types: Iterable[GroupVersionKind] = (),
+    registry: OperatorRegistry,
     trace: Trace | None = None,
 ) -> tuple[FolderTree, Compilation]:
-    """The files of a folder and what they compile to, where the settings allow `extra_types`, with verdicts by
-    `schemas` (by default what was pulled into the folder); a `trace` is filled with what was merged.
+    """The files of a folder and what they compile to, with verdicts by `schemas` (by default what was pulled into the
+    folder); a `trace` is filled with what was merged.
 
     Raises OSError when the folder cannot be read.
     """
     from gitops.plan.compiling import Compiler
-    from gitops.policy.registry import OperatorRegistry
     from gitops.source.folders import FolderTree
 
     tree = FolderTree(path)
-    registry = OperatorRegistry.shipped().permitting(extra_types)
     known = schemas_of(path, None) if schemas is None else schemas
     gc.disable()  # compiling leaves no cycles, and walking over what it keeps takes a tenth of its time
     try:
@@ -56,19 +54,15 @@ def compiled_folder(
         gc.enable()
 
 
-def compared_with(
-    path: Path, base: str, compilation: Compilation, *, extra_types: Iterable[GroupVersionKind] = ()
-) -> Compilation:
+def compared_with(path: Path, base: str, compilation: Compilation, registry: OperatorRegistry) -> Compilation:
     """The compilation of a folder with what is to be said of its changes since it parted from the revision `base`.
 
     Raises NoSuchRevision.
     """
     from gitops.plan.compiling import Compiler
     from gitops.plan.revisions import check_revisions
-    from gitops.policy.registry import OperatorRegistry
     from gitops.source.revisions import fork_point
 
-    registry = OperatorRegistry.shipped().permitting(extra_types)
     before = Compiler(registry).compile(fork_point(path, base))
     return with_findings(compilation, check_revisions(before, compilation, registry))
 

@@ -15,20 +15,25 @@ _MADE = "<!-- Made by scripts/generate_docs.py from gitops/model/operators.py an
 _INTRODUCTION = """\
 An operator is data. One file says what people may declare, what the operator makes of it, what it refuses, and what
 must be known to run it. A type whose checklist is not complete is refused when the daemon starts: an operator that
-nobody can install, observe or repair is not handed to anybody. Types ship with the program: the files below are in its
-source, and what they say holds once that is installed.
+nobody can install, observe or repair is not handed to anybody.
 
-1. Copy the example below to `policies/operators/NAME.yaml` and change it. Facts come from the operator's definitions,
-   its webhooks and its chart; every rule names its source.
-2. Say what its status means: `policies/status/NAME.yaml`, kind StatusMapping, in [documents.md](documents.md).
-3. For every rule write an object that satisfies it and one that breaks it: `tests/policy/operators/NAME.yaml`. A test
-   demands both.
-4. Put the operator's own samples beside the tests, and write down which of them the rules refuse.
+1. Copy the example below to `NAME.yaml` and change it. Facts come from the operator's definitions, its webhooks and its
+   chart; every rule names its source.
+2. Name the file, or its folder, in the setting `operator_types` of the daemon, and for commands without a daemon with
+   `--set operator_types=NAME.yaml`. Until the type's status has a mapping of its own, the generic one counts.
+
+For a type that ships with the program:
+
+1. Its file is `policies/operators/NAME.yaml`; what its status means is `policies/status/NAME.yaml`, kind StatusMapping,
+   in [documents.md](documents.md).
+2. For every rule there is an object that satisfies it and one that breaks it: `tests/policy/operators/NAME.yaml`. A
+   test demands both.
+3. The operator's own samples lie beside the tests, and it is written down which of them the rules refuse.
 
 What the CustomResourceDefinitions say is not repeated: schemas and their CEL rules are read from the cluster.
 
 A repository may have a document of the same kind and name under `policies/`: it narrows a type that is known, by
-listing what stays and by adding limits. It needs no checklist, and can set none of what is marked *shipped only*.
+listing what stays and by adding limits. It needs no checklist, and can set none of what is marked *settings only*.
 """
 
 
@@ -49,7 +54,7 @@ def _sections(names: list[str]) -> list[str]:
         info = OperatorTypeSpec.model_fields[name]
         use = documents.use_of(OperatorTypeSpec, name)
         inner, words = reference.type_of(info.annotation)
-        only = "" if name in SETTABLE_BY_REPOSITORIES else ", shipped only"
+        only = "" if name in SETTABLE_BY_REPOSITORIES else ", settings only"
         lines += [f"### {name}", "", f"{words}, {use}{only}.", ""]
         texts = [" ".join((info.description or "").split()), " ".join((inner.__doc__ or "").split()) if inner else ""]
         lines += [f"{reference.prose(text)}\n" for text in texts if text]

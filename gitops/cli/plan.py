@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gitops.model.identity import ClusterName, UnitKey
     from gitops.plan.units import Compilation
     from gitops.policy.published import Published
-    from gitops.settings import Settings
+    from gitops.policy.registry import OperatorRegistry
     from gitops.source.folders import FolderTree
 
 
@@ -49,14 +49,15 @@ def plan(
     from gitops.cli.folders import compared_with, compiled_folder, schemas_of, with_findings
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
+    registry = settings.operator_registry()
     wanted, known = frozenset(cluster or ()), schemas_of(path, schemas)
-    tree, compilation = compiled_folder(path, schemas=known, extra_types=settings.permitted_types)
-    live = None if credentials_dir is None else _compared(tree, settings, credentials_dir, wanted, known)
+    tree, compilation = compiled_folder(path, schemas=known, registry=registry)
+    live = None if credentials_dir is None else _compared(tree, registry, credentials_dir, wanted, known)
     compilation = compilation if live is None else live.compilation
     if live is not None and live.refused:
         compilation = with_findings(compilation, live.refused)
     if base is not None:
-        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
+        compilation = compared_with(path, base, compilation, registry)
     unknown = wanted - set(compilation.clusters)
     if unknown:
         names = ", ".join(sorted(unknown))
@@ -75,16 +76,14 @@ def plan(
 
 
 def _compared(
-    tree: FolderTree, settings: Settings, credentials: Path, wanted: frozenset[str], known: Published
+    tree: FolderTree, registry: OperatorRegistry, credentials: Path, wanted: frozenset[str], known: Published
 ) -> LivePlan:
     import asyncio
 
     from gitops.cli.live import compare_with_clusters
     from gitops.plan.compiling import Compiler
-    from gitops.policy.registry import OperatorRegistry
     from gitops.reconcile.connecting import FolderConnector
 
-    registry = OperatorRegistry.shipped().permitting(settings.permitted_types)
     compiler, connector = Compiler(registry, known), FolderConnector(credentials)
     return asyncio.run(compare_with_clusters(tree, compiler, connector, registry, only=wanted, known=known))
 

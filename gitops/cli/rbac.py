@@ -55,13 +55,10 @@ def check(
 
     if bool(files) == (cluster is not None):
         _fail("name files to check, or a cluster with --cluster")
-    chosen = _operator(operator)
-    if cluster is None:
-        checked = _of_files(files or [], chosen)
-    else:
-        flags: dict[str, object] = {"credentials_dir": credentials_dir}
-        settings = options.settings_from(config=config, pairs=set_, flags=flags, quiet=True)
-        checked = _of_cluster(cluster, settings, chosen)
+    flags: dict[str, object] = {"credentials_dir": credentials_dir}
+    settings = options.settings_from(config=config, pairs=set_, flags=flags, quiet=True)
+    chosen = _operator(operator, settings)
+    checked = _of_files(files or [], chosen) if cluster is None else _of_cluster(cluster, settings, chosen)
     if format == "json":
         terminal.print_json(rbac_output.as_json(checked))
     else:
@@ -79,10 +76,8 @@ def _fail(sentence: str) -> NoReturn:
     raise typer.Exit(Exit.USAGE)
 
 
-def _operator(name: str | None) -> OperatorType | None:
-    from gitops.policy.registry import OperatorRegistry
-
-    types = OperatorRegistry.shipped().types
+def _operator(name: str | None, settings: Settings) -> OperatorType | None:
+    types = settings.operator_registry().types
     if name is not None and name not in types:
         _fail(f"there is no operator type {name}; choose one of {', '.join(sorted(types))}")
     return None if name is None else types[name]
@@ -136,9 +131,8 @@ def _of_cluster(name: str, settings: Settings, operator: OperatorType | None) ->
     from gitops.cluster.errors import ApiError, RequestFailed
     from gitops.policy.rbac.operators import judge_operator
     from gitops.policy.rbac.reviewing import shipped_rights
-    from gitops.policy.registry import OperatorRegistry
 
-    types = list(OperatorRegistry.shipped().types.values()) if operator is None else [operator]
+    types = list(settings.operator_registry().types.values()) if operator is None else [operator]
     try:
         found = asyncio.run(_live(name, settings, types))
     except RequestFailed as error:

@@ -139,17 +139,17 @@ def _told(path: Path, settings: Settings, wanted: frozenset[str]) -> Pulled:
 
     from gitops.cli.folders import compiled_folder
     from gitops.policy.published import NOTHING_PUBLISHED
-    from gitops.policy.registry import OperatorRegistry
     from gitops.reconcile.connecting import FolderConnector
 
-    _, compilation = compiled_folder(path, schemas=NOTHING_PUBLISHED)
+    registry = settings.operator_registry()
+    _, compilation = compiled_folder(path, schemas=NOTHING_PUBLISHED, registry=registry)
     if compilation.repository is None:
         typer.echo(f"gitops: {path} has no usable gitops.yaml", err=True)
         raise typer.Exit(Exit.USAGE)
     _refuse_unknown(wanted, list(compilation.clusters), "the repository")
     names = sorted(wanted or compilation.clusters)
     folder = settings.credentials_dir
-    pulled = asyncio.run(_ask(names, compilation, FolderConnector(folder), OperatorRegistry.shipped()))
+    pulled = asyncio.run(_ask(names, compilation, FolderConnector(folder), registry))
     if not folder.is_dir():
         pulled.remarks.append(f"credentials_dir {folder} is not there")
     return pulled

@@ -83,7 +83,6 @@ def _of_branch(settings: Settings, folder: str) -> dict[str, bytes]:
     from gitops import daemon
     from gitops.model.identity import ReconcilerName, WorkloadRef
     from gitops.plan.compiling import Compiler
-    from gitops.policy.registry import OperatorRegistry
     from gitops.settings import SettingsError
     from gitops.source.status_branch import StatusBranch
 
@@ -94,7 +93,7 @@ def _of_branch(settings: Settings, folder: str) -> dict[str, bytes]:
         if head is None:
             raise SettingsError(f"{mirror.remote.display} has no branch {mirror.remote.branch}")
         nothing: frozenset[WorkloadRef] = frozenset()
-        compilation = Compiler(OperatorRegistry.shipped()).compile(mirror.tree(head), only=nothing)
+        compilation = Compiler(settings.operator_registry()).compile(mirror.tree(head), only=nothing)
         if compilation.repository is None:
             raise SettingsError(f"{mirror.remote.display}: gitops.yaml cannot be read at {head[:12]}")
         mirror.watch_status(compilation.repository.spec.statusBranch)

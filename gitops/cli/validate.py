@@ -34,10 +34,11 @@ def validate(
     from gitops.cli.folders import compared_with, compiled_folder, schemas_of
 
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
+    registry = settings.operator_registry()
     known = schemas_of(path, schemas)
-    tree, compilation = compiled_folder(path, schemas=known, extra_types=settings.permitted_types)
+    tree, compilation = compiled_folder(path, schemas=known, registry=registry)
     if base is not None:
-        compilation = compared_with(path, base, compilation, extra_types=settings.permitted_types)
+        compilation = compared_with(path, base, compilation, registry)
     if format == "json":
         _print_json(compilation)
     elif format == "sarif":
