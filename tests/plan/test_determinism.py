@@ -333,7 +333,8 @@ def test_two_processes_with_other_hash_seeds_agree():
         sys.executable,
         "-c",
         "import sys; from gitops.cli import main; sys.argv = ['gitops', 'plan', 'repo-template', '--format', 'json'];"
-        "from gitops.cli.folders import compiled_folder; from pathlib import Path;from gitops.policy.registry import OperatorRegistry as R;"
+        "from gitops.cli.folders import compiled_folder; from pathlib import Path;"
+        "from gitops.policy.registry import OperatorRegistry as R;"
         "tree, result = compiled_folder(Path('repo-template'), registry=R.shipped());"
         "print([(str(k), u.content_key, [(o.payload, o.provenance.files, o.provenance.blob) for o in u.objects])"
         " for k, u in result.units.items()]);"
