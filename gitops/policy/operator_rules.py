@@ -19,7 +19,7 @@ from gitops.policy import codes
 from gitops.policy.cel.expressions import EvaluationError
 from gitops.policy.field_rules import Problem, named_values_at, values_at
 from gitops.policy.registry import OperatorRegistry
-from gitops.policy.rule_expressions import holds, require_plain, scope
+from gitops.policy.rule_expressions import all_hold, holds, require_plain, scope
 
 MOST_PLACES = 1000
 """Of one path in one object that rules look at: no kind of the operators has as many, and each costs microseconds."""
@@ -53,9 +53,10 @@ def _evaluated(rules: Iterable[FieldRule], body: Mapping[str, Any]) -> Iterator[
         if len(found) > MOST_PLACES:
             message = f"only the first {MOST_PLACES} of {place} were checked by rules of the operator"
             yield codes.RULE_UNDECIDED, message, found[MOST_PLACES][1]
+        texts = tuple(rule.rule for rule in group)
         for _, path, value in found[:MOST_PLACES]:
             values = scope(self=value, object=body)
-            for rule in group:
+            for rule in () if all_hold(texts, values) else group:
                 yield from judged(rule, path, values)
 
 
