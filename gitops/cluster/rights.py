@@ -7,7 +7,6 @@ each kind of role and binding, and one for each selector or name of a type.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,8 +40,8 @@ async def read_rights(objects: Objects, operators: Collection[OperatorType]) -> 
     found = RbacObjects()
     kinds = [GroupVersionKind(GROUP, "v1", kind) for kind in (*ROLES, *BINDINGS)]
     try:
-        for items in await asyncio.gather(*(_list(objects, kind) for kind in kinds)):
-            for item in items:
+        for kind in kinds:  # one after another: a refusal would leave its siblings to a connection that is closed
+            for item in await _list(objects, kind):
                 found.add(Source(item))
         accounts = {operator.metadata.name: await _accounts(objects, operator) for operator in operators}
     except RequestFailed as failed:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from controlplane_kit.client import ApiServer
@@ -20,6 +21,7 @@ from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
 from gitops.cluster.rights import LiveRights, read_refused, read_rights
+from gitops.model.identity import GroupVersionKind
 from gitops.model.operators import OperatorType
 from gitops.policy.rbac.gate import judge_accounts
 from gitops.policy.rbac.resolving import grants_of, parts_of, rules_of
@@ -362,3 +364,19 @@ def test_the_command_judges_the_operators_of_a_cluster(
     code, out, err = gitops(*check, "dgx-a")
     assert (code, out) == (2, "")
     assert err.startswith("gitops: dgx-a: the roles cannot be read: ")
+
+
+async def test_a_refused_list_leaves_no_call_in_flight() -> None:
+    """Once seen as sockets that nobody closed: the other lists went on over a connection that was being closed."""
+    begun, ended = [], []
+
+    class Refusing:
+        async def list_objects(self, kind: GroupVersionKind, **_: str) -> ApiError:
+            begun.append(kind)
+            await asyncio.sleep(0.001 * len(begun))
+            ended.append(kind)
+            return ApiError(ErrorClass.FORBIDDEN, reason="Forbidden", message="no")
+
+    answer = await read_rights(cast(Objects, Refusing()), [])
+    assert isinstance(answer, ApiError)
+    assert begun == ended
