@@ -105,13 +105,6 @@ class RuleTree:
             yield from _Check().run(self.top, dict(new), None if old is None else dict(old))
 
 
-def check_rules(
-    schema: Schema, new: Mapping[str, Any], old: Mapping[str, Any] | None = None
-) -> Iterator[Problem | str]:
-    """RuleTree.of(schema).check(new, old)."""
-    return RuleTree.of(schema).check(new, old)
-
-
 # -- compiling ---------------------------------------------------------------------------------------------------------
 
 

@@ -44,11 +44,6 @@ class Rule:
         _, slash, below = resource.partition("/")
         return _has(self.resources, resource) or bool(slash and f"*/{below}" in self.resources)
 
-    def allows_url(self, verb: str, url: str) -> bool:
-        """Whether it allows a call of a path that is no resource."""
-        prefixes = (own.rstrip("*") for own in self.urls if own.endswith("*"))
-        return _has(self.verbs, verb) and (url in self.urls or any(url.startswith(prefix) for prefix in prefixes))
-
     def verbs_for(self, verbs: Iterable[str], resource: str) -> tuple[str, ...]:
         """Those of the verbs that it gives on a resource, as far as resourceNames leave any: a name is in the URL of a
         call, so neither `create` nor `deletecollection` can be allowed by name, but for a subresource's `create`."""

@@ -6,7 +6,7 @@ import time
 import pytest
 import yaml
 
-from gitops.policy.cel.rules import MOST_PROBLEMS, MOST_RULES, RuleTree, check_rules
+from gitops.policy.cel.rules import MOST_PROBLEMS, MOST_RULES, RuleTree
 from gitops.policy.cel.structure import escape
 from gitops.policy.cel.values import IllTypedError, parse_duration
 from gitops.policy.verdicts import Problem
@@ -22,7 +22,8 @@ def obj(*rules, **properties):
 
 def check(schema, new, old=None):
     """Over `spec` of an object: the problems' paths and messages, and what was not checked."""
-    found = list(check_rules({"type": "object", "properties": {"spec": schema}}, {"spec": new}, old and {"spec": old}))
+    tree = RuleTree.of({"type": "object", "properties": {"spec": schema}})
+    found = list(tree.check({"spec": new}, old and {"spec": old}))
     problems = [(problem.path[1:], problem.message) for problem in found if isinstance(problem, Problem)]
     return problems, [sentence for sentence in found if isinstance(sentence, str)]
 

@@ -74,20 +74,6 @@ def test_calls(parts, call, allowed):
 
 
 @pytest.mark.parametrize(
-    ("urls", "url", "allowed"),
-    [
-        (["/metrics"], "/metrics", True),
-        (["/api/*"], "/api/v1", True),
-        (["/api/*"], "/apis", False),
-        (["*"], "/x", True),
-    ],
-)
-def test_urls(urls, url, allowed):
-    assert rule(verbs=["get"], urls=urls).allows_url("get", url) is allowed
-    assert not rule(verbs=["post"], urls=urls).allows_url("get", url)
-
-
-@pytest.mark.parametrize(
     "value",
     [5, None, [], {"verbs": "get"}, {"verbs": ["get", 5]}, {"resources": {}}, {"resourceNames": [None]}],
 )
