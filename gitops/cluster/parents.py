@@ -217,6 +217,8 @@ def encode_record(record: ParentRecord) -> bytes:
             "namespace": record.namespace,
             "version": record.version,
             "baseDigest": record.base_digest,
+            "serviceAccount": record.service_account,
+            "satisfied": dict(record.satisfied),
             "members": members,
         },
         order="sorted",
@@ -232,6 +234,8 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = ""
     version: str = ""
     base_digest: str = ""
+    service_account: str = ""
+    satisfied: dict[str, str] = {}
 
 
 def read_parent(body: Mapping[str, Any], *, cluster: ClusterName) -> ParentRecord | UnreadableParent:
@@ -261,6 +265,8 @@ def read_parent(body: Mapping[str, Any], *, cluster: ClusterName) -> ParentRecor
         namespace=record.namespace,
         version=record.version,
         base_digest=record.base_digest,
+        service_account=record.service_account,
+        satisfied=tuple(sorted(record.satisfied.items())),
         pause_until=annotations.get(PAUSE_ANNOTATION, ""),
         resource_version=metadata.get("resourceVersion", ""),
     )

@@ -42,6 +42,10 @@ class ParentRecord:
     namespace: str = ""
     version: str = ""
     base_digest: str = ""
+    service_account: str = ""  # in whose name the unit's objects are written; "" = the daemon's own
+    satisfied: tuple[tuple[str, str], ...] = ()
+    """What was done once and is not done again, sorted: its name (an object, or a field of one) and the digest or word
+    for which it was done."""
     pause_until: str = ""  # RFC 3339; the break-glass annotation `gitops/pause-until`
     resource_version: str = ""  # of the ConfigMap it was read from; "" = not stored yet
 

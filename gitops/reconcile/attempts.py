@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.plan.planning import UnitPlan
 from gitops.plan.units import DesiredObject, Unit
@@ -31,9 +32,10 @@ LEASE_LOOK = 1.0
 
 @dataclass(slots=True)
 class Attempt:
-    """What happened so far in one run of a unit's work."""
+    """What happened so far in one run of a unit's work. `applier` makes its calls."""
 
     unit: Unit
+    applier: Applier
     problems: list[ObjectProblem] = field(default_factory=list)
     errors: list[ApiError] = field(default_factory=list)
     stopped: set[int] = field(default_factory=set)  # components with a failed object

@@ -17,7 +17,7 @@ from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import DeleteResult
 from gitops.model.identity import GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import DEFINITION
-from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
+from gitops.plan.parents import Member, applyset_id, parent_name
 from gitops.plan.pruning import PruneDecision, Verdict, decide_prune
 from gitops.plan.units import Stage
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
@@ -61,14 +61,12 @@ class PruneReport:
 class Pruner:
     def __init__(
         self,
-        applier: Applier,
         contents: NamespaceContents,
         *,
         reconciler: ReconcilerName,
         stage_of: Callable[[GroupVersionKind], Stage],
         may_write: Callable[[], bool],
     ) -> None:
-        self._applier = applier
         self._contents = contents
         self._reconciler = reconciler
         self._stage_of = stage_of
@@ -79,7 +77,7 @@ class Pruner:
         unit: UnitKey,
         candidates: Sequence[Member],
         *,
-        record: ParentRecord,
+        applier: Applier,
         declared: Collection[ObjectRef],
         applied_uids: Collection[str],
         not_taken_over: Collection[ObjectRef] = (),
@@ -101,14 +99,14 @@ class Pruner:
                 live,
                 applyset=applyset,
                 reconciler=self._reconciler,
-                manager=self._applier.manager,
+                manager=applier.manager,
                 declared=declared,
                 applied_uids=applied_uids,
             )
 
         by_stage = sorted(candidates, key=lambda m: (-self._stage_of(_gvk(m)), m.ref))
         for _, members in itertools.groupby(by_stage, key=lambda m: self._stage_of(_gvk(m))):
-            await asyncio.gather(*(self._one(report, m, decide, withheld) for m in members))
+            await asyncio.gather(*(self._one(applier, report, m, decide, withheld) for m in members))
             if not report.complete:
                 break
         report.problems = tuple(
@@ -122,12 +120,13 @@ class Pruner:
 
     async def _one(
         self,
+        applier: Applier,
         report: PruneReport,
         member: Member,
         decide: Callable[[Member, dict[str, object] | None], PruneDecision],
         withheld: Callable[[ObjectRef], str],
     ) -> None:
-        live, gvk = await self._read(member)
+        live, gvk = await self._read(applier, member)
         if isinstance(live, ApiError):
             report.errors.append(live)
             return
@@ -143,26 +142,30 @@ class Pruner:
         elif why := withheld(member.ref):
             report.kept[member.ref] = why
         else:
-            await self._delete(report, decision, gvk, wanted=lambda: self._may_write() and not withheld(member.ref))
+            await self._delete(
+                applier, report, decision, gvk, wanted=lambda: self._may_write() and not withheld(member.ref)
+            )
 
-    async def _read(self, member: Member) -> tuple[dict[str, object] | ApiError | None, GroupVersionKind]:
+    async def _read(
+        self, applier: Applier, member: Member
+    ) -> tuple[dict[str, object] | ApiError | None, GroupVersionKind]:
         """The live member, at whatever version its kind is served now; a kind that is gone took its objects along."""
         gvk = _gvk(member)
-        live = await self._applier.get(gvk, member.ref)
+        live = await applier.get(gvk, member.ref)
         if isinstance(live, ApiError) and live.cls is ErrorClass.WAITING and live.waits_for.startswith("kind"):
-            known = self._applier.discovery.known()
+            known = applier.discovery.known()
             served = [g for g in known if g.group_kind == gvk.group_kind]
             if not served:
-                defined = await self._defined(gvk) if known else live
+                defined = await self._defined(applier, gvk) if known else live
                 return (live if defined is True else None if defined is False else defined), gvk
             gvk = sorted(served)[0]
-            live = await self._applier.get(gvk, member.ref)
+            live = await applier.get(gvk, member.ref)
         return live, gvk
 
-    async def _defined(self, gvk: GroupVersionKind) -> bool | ApiError:
+    async def _defined(self, applier: Applier, gvk: GroupVersionKind) -> bool | ApiError:
         """Is there a definition of the kind? For a moment after that was made, discovery does not know of it yet, and
         what is there already would be taken for gone."""
-        listing = await self._applier.list_objects(DEFINITION, page_size=50)
+        listing = await applier.list_objects(DEFINITION, page_size=50)
         if isinstance(listing, ApiError):
             return listing
         specs = (d.get("spec") or {} for d in listing.items)
@@ -182,13 +185,19 @@ class Pruner:
         return decision
 
     async def _delete(
-        self, report: PruneReport, decision: PruneDecision, gvk: GroupVersionKind, *, wanted: Callable[[], bool]
+        self,
+        applier: Applier,
+        report: PruneReport,
+        decision: PruneDecision,
+        gvk: GroupVersionKind,
+        *,
+        wanted: Callable[[], bool],
     ) -> None:
         ref = decision.member.ref
         if not self._may_write():
             report.going[ref] = "another daemon holds the Lease"
             return
-        outcome = await self._applier.delete(
+        outcome = await applier.delete(
             gvk, ref, uid=decision.uid, resource_version=decision.resource_version, wanted=wanted
         )
         if outcome.error is not None:

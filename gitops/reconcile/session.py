@@ -112,7 +112,6 @@ class Session:
             rng=context.rng,
         )
         pruner = Pruner(
-            self._applier,
             NamespaceContents(connection, self._discovery),
             reconciler=state.reconciler,
             stage_of=self._stage_of,
@@ -288,8 +287,7 @@ class Session:
                 self.queue.poke(key)
 
     def _watch(self) -> None:
-        assignment = self._state.assignment
-        units = () if assignment is None else tuple(assignment.units.values())
+        units = tuple(self._state.wanted.values())
         types = {name for unit in units for name in unit.operator_types}
         self._children = {
             Watch(GroupVersionKind(c.group, c.version, c.kind), c.selector)
@@ -307,7 +305,7 @@ class Session:
             return
         prunes, sizes = {}, {}
         for key, record in self._state.parents.items():
-            unit = assignment.units.get(key)
+            unit = self._state.unit(key)
             if unit is None and not assignment.may_remove(key):
                 continue
             declared = set() if unit is None else {o.ref for o in unit.objects}
@@ -344,7 +342,7 @@ class Session:
         error = await self.serving.read(place)
         if error is not None:
             self._services.poke_after(place, error.wait(1, self._context.rng))
-        for key, unit in ({} if self._state.assignment is None else self._state.assignment.units).items():
+        for key, unit in self._state.wanted.items():
             if (unit.namespace, unit.service_name) == place:
                 self._told.touched(key)
 
@@ -357,7 +355,7 @@ class Session:
         if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
             for record in self._state.objects.values():
                 record.suspect = record.suspect or (record.gvk == watch.gvk and bool(record.uid))
-        for key, unit in ({} if self._state.assignment is None else self._state.assignment.units).items():
+        for key, unit in self._state.wanted.items():
             if any(o.gvk == watch.gvk for o in unit.objects):
                 self.queue.poke(key)
 

@@ -7,7 +7,7 @@ two runs of it) its object records. Everything is on one event loop, so there ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops.cluster.applying import manager_name
@@ -25,6 +25,7 @@ from gitops.plan.naming import is_instance_namespace
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
+from gitops.plan.sending import LeftOut, as_sent
 from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import AppliedMark, Outlook
@@ -99,7 +100,11 @@ class Assignment:
 
 
 class ClusterState:
-    """Desired and live facts of one cluster, with the indexes between them."""
+    """Desired and live facts of one cluster, with the indexes between them.
+
+    `assignment` is what Git says; `wanted` is what is enforced at the moment: Git's units with the objects that are
+    made here beside them (`add`), without the leaves that are not ours now (`leave_out`).
+    """
 
     def __init__(self, name: ClusterName, reconciler: ReconcilerName) -> None:
         self.name = name
@@ -111,14 +116,20 @@ class ClusterState:
         self.units: dict[UnitKey, UnitState] = {}
         self.by_uid: dict[str, UnitKey] = {}
         self.pauses: dict[UnitKey, str] = {}  # `gitops/pause-until` seen on parents since they were loaded
+        self.wanted: dict[UnitKey, Unit] = {}
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
+        self._left_out: dict[ObjectRef, tuple[LeftOut, ...]] = {}
+        self._added: dict[UnitKey, tuple[DesiredObject, ...]] = {}
 
     def assign(self, assignment: Assignment) -> list[UnitKey]:
         """Take a new assignment; returns the units that have something to look at."""
         previous = self.assignment
         before = {} if previous is None else previous.units
         self.assignment = assignment
-        self._declared = {o.ref: (u.key, o) for u in assignment.units.values() for o in u.objects}
+        self._added = {k: objects for k, objects in self._added.items() if k in assignment.units}
+        self.wanted = {k: self._as_wanted(unit) for k, unit in assignment.units.items()}
+        self._declared = {o.ref: (u.key, o) for u in self.wanted.values() for o in u.objects}
+        self._left_out = {r: left for r, left in self._left_out.items() if r in self._declared}
         for ref in [r for r in self.objects if r not in self._declared]:
             self.by_uid.pop(self.objects.pop(ref).uid, None)
         changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
@@ -131,6 +142,54 @@ class ClusterState:
             ]
         return changed + [k for k in self.units if k not in assignment.units]
 
+    def add(self, key: UnitKey, objects: Iterable[DesiredObject]) -> bool:
+        """Objects that a declared unit has beside Git's, in place of those it had; True when they are others."""
+        added = tuple(objects)
+        if key not in self.wanted or added == self._added.get(key, ()):
+            return False
+        self._added[key] = added
+        self._rebuild(key)
+        return True
+
+    def leave_out(self, ref: ObjectRef, left_out: Iterable[LeftOut]) -> bool:
+        """Which leaves of a declared object are not ours now, in place of those that were not; True when they are
+        others."""
+        left, found = tuple(sorted(left_out)), self._declared.get(ref)
+        if found is None or left == self._left_out.get(ref, ()):
+            return False
+        if left:
+            self._left_out[ref] = left
+        else:
+            del self._left_out[ref]
+        self._rebuild(found[0])
+        return True
+
+    def left_out(self, ref: ObjectRef) -> tuple[LeftOut, ...]:
+        """Which leaves of a declared object are not ours now."""
+        return self._left_out.get(ref, ())
+
+    def in_git(self, ref: ObjectRef) -> DesiredObject | None:
+        """A declared object as Git has it, whole."""
+        found = self._declared.get(ref)
+        unit = None if found is None or self.assignment is None else self.assignment.units.get(found[0])
+        return None if unit is None else next((o for o in unit.objects if o.ref == ref), None)
+
+    def _rebuild(self, key: UnitKey) -> None:
+        if self.assignment is None:
+            return
+        for item in self.wanted[key].objects:
+            if self._declared.get(item.ref, (None,))[0] == key:
+                del self._declared[item.ref]
+        unit = self.wanted[key] = self._as_wanted(self.assignment.units[key])
+        self._declared |= {o.ref: (key, o) for o in unit.objects}
+
+    def _as_wanted(self, unit: Unit) -> Unit:
+        added = self._added.get(unit.key, ())
+        if not added and not (self._left_out and any(o.ref in self._left_out for o in unit.objects)):
+            return unit
+        sent = (as_sent(o, self._left_out.get(o.ref, ())) for o in unit.objects)
+        return replace(unit, objects=tuple(sorted((*added, *sent), key=lambda o: o.stage)))
+
     def forget_live(self) -> None:
         """Nothing is known of what lives there any more: a new session lists everything anew."""
         self.objects.clear()
@@ -142,7 +201,8 @@ class ClusterState:
         return None if self.assignment is None else self.assignment.commit
 
     def unit(self, key: UnitKey) -> Unit | None:
-        return None if self.assignment is None else self.assignment.units.get(key)
+        """The unit as it is enforced now; None when Git does not declare it."""
+        return self.wanted.get(key)
 
     def declared(self, ref: ObjectRef) -> tuple[UnitKey, DesiredObject] | None:
         return self._declared.get(ref)

@@ -20,14 +20,15 @@ def prune(kit: Any, cluster: Any, contents: Any, context: Any) -> Any:
 
     async def run(*objects: Any, declared: Any = (), applied_uids: Any = (), may_write: bool = True) -> PruneReport:
         pruner = Pruner(
-            cluster,
             contents,
             reconciler=kit.reconciler,
             stage_of=lambda gvk: stage_of(gvk, context.registry),
             may_write=lambda: may_write,
         )
         record = kit.record(*objects)
-        return await pruner.prune(kit.key, record.members, record=record, declared=declared, applied_uids=applied_uids)
+        return await pruner.prune(
+            kit.key, record.members, applier=cluster, declared=declared, applied_uids=applied_uids
+        )
 
     return run
 
@@ -217,7 +218,6 @@ async def test_r15_what_is_declared_again_before_the_delete_is_sent_stays(
     web, app = there("web"), there("app")
     declared: set[Any] = set()
     pruner = Pruner(
-        cluster,
         contents,
         reconciler=kit.reconciler,
         stage_of=lambda gvk: stage_of(gvk, context.registry),
@@ -229,7 +229,7 @@ async def test_r15_what_is_declared_again_before_the_delete_is_sent_stays(
     report = await pruner.prune(
         kit.key,
         record.members,
-        record=record,
+        applier=cluster,
         declared=(),
         applied_uids=(),
         withheld=lambda ref: "it is declared" if ref in declared else "",

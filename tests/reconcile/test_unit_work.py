@@ -43,7 +43,6 @@ class Bench:
 
     def unit_work(self, state: ClusterState) -> UnitWork:
         pruner = Pruner(
-            self.cluster,
             self.contents,
             reconciler=self.kit.reconciler,
             stage_of=lambda gvk: stage_of(gvk, self.context.registry),
@@ -658,7 +657,7 @@ async def test_r06_an_object_that_moves_while_it_is_written_ends_as_its_new_unit
     labels = bench.cluster.objects[new.ref]["metadata"]["labels"]
     assert labels == new.body["metadata"]["labels"]
     assert state.objects[new.ref].applied == new.digest
-    assert work._turns == {}
+    assert work._writer._turns == {}
 
 
 async def test_what_a_newer_head_wants_otherwise_is_not_applied_any_more(bench: Bench, kit: Any) -> None:
