@@ -56,6 +56,7 @@ _BY_NAME: dict[str, GroupKind] = {
 _TEXTS: dict[str, GroupKind] = {
     "secretName": _SECRET,
     "authSecret": _SECRET,
+    "envFromSecret": _SECRET,
     "pullSecret": _SECRET,
     "claimName": _CLAIM,
     "pvcName": _CLAIM,

@@ -83,7 +83,7 @@ def plan_unit(
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
     recorded = {(m.ref, m.version) for m in have.members}
     is_new = any((m.ref, m.version) not in recorded for m in intended)
-    declared = {o.ref for o in unit.objects}
+    declared = unit.names
     writable = unit.mode is not Mode.PAUSED
     return UnitPlan(
         record=have,

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.model.kinds import SECRET
 from gitops.plan.planning import UnitPlan
 from gitops.plan.units import DesiredObject, Unit
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
 from gitops.reconcile.pruning import PruneReport
+from gitops.reconcile.secret_errors import about_secret
 from gitops.reconcile.state import UnitState
 
 STATE_OF: dict[ErrorClass, SyncState] = {
@@ -37,6 +39,7 @@ class Attempt:
     unit: Unit
     applier: Applier
     problems: list[ObjectProblem] = field(default_factory=list)
+    remarks: list[ObjectProblem] = field(default_factory=list)  # problems that leave nothing undone
     errors: list[ApiError] = field(default_factory=list)
     stopped: set[int] = field(default_factory=set)  # components with a failed object
     applied: int = 0
@@ -48,6 +51,8 @@ class Attempt:
     retry_after: float | None = None
 
     def fail(self, desired: DesiredObject, error: ApiError) -> None:
+        if desired.gvk == SECRET:
+            error = about_secret(desired, error)
         self.stopped.add(desired.component)
         self.errors.append(error)
         self.problems.append(ObjectProblem(desired.ref, state_of(error), str(error)))
@@ -63,7 +68,7 @@ def conclude(
     attempt: Attempt, plan: UnitPlan, pruned: PruneReport, *, unit_state: UnitState, rng: random.Random
 ) -> UnitOutcome:
     """How the unit stands after the attempt."""
-    problems = (*attempt.problems, *pruned.problems)
+    problems = (*attempt.problems, *attempt.remarks, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
         unit_state.note or "as declared",

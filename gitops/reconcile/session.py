@@ -28,7 +28,7 @@ from gitops.cluster.reflecting import Event, Synced
 from gitops.logs import bound
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
-from gitops.model.kinds import CONFIG_MAP, DEFINITION
+from gitops.model.kinds import CONFIG_MAP, DEFINITION, SECRET
 from gitops.plan.ordering import stage_of
 from gitops.plan.pruning import blown_fuses
 from gitops.plan.units import RECONCILER_LABEL, Stage
@@ -38,6 +38,7 @@ from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
+from gitops.reconcile.secret_sources import SOURCES, SecretSources
 from gitops.reconcile.serving import Place, Serving, slices_watch
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, UnitState
@@ -111,6 +112,7 @@ class Session:
             wall=context.wall,
             rng=context.rng,
         )
+        self.secrets = SecretSources(state, look=lambda key: self._look(key, urgent=False))
         pruner = Pruner(
             NamespaceContents(connection, self._discovery),
             reconciler=state.reconciler,
@@ -124,6 +126,7 @@ class Session:
             pruner=pruner,
             context=context,
             sightings=self.sightings,
+            secrets=self.secrets,
             may_write=self.may_write,
         )
         self.queue: SerialWork[UnitKey] = SerialWork(
@@ -294,9 +297,17 @@ class Session:
             for c in self._context.registry.children_of(sorted(types))
         }
         self._slices = slices_watch(units)
+        unlisted = self.secrets.assigned()
         kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
+        if self.secrets.pending:
+            kinds.discard(SECRET)  # copies that are there would be taken for nobody's: their sources first
         wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
-        self._watches.want(wanted if self._slices is None else wanted | {self._slices})
+        wanted |= {self._slices} if self._slices is not None else set()
+        if self.secrets.needed:
+            if unlisted:
+                self._watches.want(wanted)
+            wanted.add(SOURCES)
+        self._watches.want(wanted)
 
     def _blow_fuses(self) -> None:
         """Deletions of this head over the limits wait for consent."""
@@ -308,7 +319,7 @@ class Session:
             unit = self._state.unit(key)
             if unit is None and not assignment.may_remove(key):
                 continue
-            declared = set() if unit is None else {o.ref for o in unit.objects}
+            declared = frozenset() if unit is None else unit.names
             prunes[key] = [m for m in record.members if m.ref not in declared]
             sizes[key] = len(record.members)
         blown = blown_fuses(
@@ -333,6 +344,13 @@ class Session:
                 self.sightings.listed(watch.gvk, event.resource_version, holds)
         if watch in self._children:
             self.sightings.child_event(event)
+        if watch == SOURCES:
+            known = self._state.kinds()
+            if self.secrets.event(event):
+                self._watches.drop(Watch(SECRET, self._selector))  # what it has said already was nobody's then
+                self._watch()
+            elif self._state.kinds() != known:
+                self._watch()
         if watch == self._slices:
             place = self.serving.event(event)
             if place is not None:
@@ -406,6 +424,8 @@ class Session:
         kinds = {o.gvk for o in unit.objects} if unit is not None else ()
         watches = (Watch(gvk, self._selector) for gvk in kinds)
         unlisted = [watch for watch in watches if self._watches.sight(watch) is Sight.UNKNOWN]
+        if unit is not None and unit.secret_refs and self.secrets.pending:
+            unlisted.append(SOURCES)
         return sorted(unlisted, key=lambda watch: watch.gvk)
 
     def _unseen(self, key: UnitKey) -> UnitOutcome | None:

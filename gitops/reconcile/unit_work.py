@@ -18,13 +18,14 @@ from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
-from gitops.plan.units import RECONCILER_LABEL, Mode, Unit
+from gitops.plan.units import RECONCILER_LABEL, Mode, Stage, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.removing import Remover
+from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.writing import Writer
@@ -45,9 +46,11 @@ class UnitWork:
         pruner: Pruner,
         context: Context,
         sightings: Sightings,
+        secrets: SecretSources,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
+        self._secrets = secrets
         self._applier = applier
         self._parents = parents
         self._context = context
@@ -96,6 +99,7 @@ class UnitWork:
             may_prune=not unit_state.fused,
         )
         run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        self._secrets.tell(run)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
             if not self._may_write():
@@ -106,6 +110,8 @@ class UnitWork:
             plan = replace(plan, record=self._keep(stored))
         await self._preflight.run(run, steps)
         for level in levels(steps):
+            if level[0].object.stage > Stage.SECRETS:
+                self._secrets.hold(run)
             await asyncio.gather(*(self._writer.apply(run, step) for step in level))
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:

@@ -32,10 +32,11 @@ LIST_AGAIN = 60.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Watch:
-    """What is watched: a kind at a version, under a label selector."""
+    """What is watched: a kind at a version, under a label selector, in one namespace ("": in all)."""
 
     gvk: GroupVersionKind
     selector: str
+    namespace: str = ""
 
 
 class Sight(enum.StrEnum):
@@ -95,13 +96,19 @@ class Watches:
         """Watch exactly these, and the cluster's CRDs: a new or changed definition changes what is served."""
         wanted = {*watches, Watch(DEFINITION, "")}
         for watch in [w for w in self._tasks if w not in wanted]:
-            self._tasks.pop(watch).cancel()
-            self._reflectors.pop(watch, None)
-            self._sights.pop(watch, None)
-            self._errors.pop(watch, None)
+            self.drop(watch)
         for watch in sorted(wanted - self._tasks.keys()):
             self._sights[watch] = Sight.UNKNOWN
             self._tasks[watch] = asyncio.create_task(self._run(watch), name=f"watch {watch.gvk} {watch.selector}")
+
+    def drop(self, watch: Watch) -> None:
+        """End a watch; when it is wanted again, everything of it is delivered anew."""
+        task = self._tasks.pop(watch, None)
+        if task is not None:
+            task.cancel()
+        self._reflectors.pop(watch, None)
+        self._sights.pop(watch, None)
+        self._errors.pop(watch, None)
 
     def sight(self, watch: Watch) -> Sight:
         return self._sights.get(watch, Sight.UNKNOWN)
@@ -189,7 +196,7 @@ class Watches:
             signal = self._signal
             found = await self._discovery.find(watch.gvk)
             if not isinstance(found, ApiError):
-                return found.path()
+                return found.path(namespace=watch.namespace)
             unserved = found.cls is ErrorClass.WAITING
             failures = 0 if unserved else failures + 1
             asked = asked + 1 if unserved else 0
