@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +16,10 @@ import yaml
 from controlplane_kit import faults
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
-from fleet_kit.fixtures import STATUS, Fleet, StartFleet, cluster, config_map, forget, until
+from fleet_kit.fixtures import Fleet, StartFleet, cluster, config_map, forget, until
 from fleet_kit.scenes import DGX, bundle_files, except_parents, live, repository
 
+from gitops.cluster.values import MASK
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
@@ -26,6 +30,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 KEY = UnitKey.parse(f"function/chat/any-0@{DGX}")
 SPACE = "fn-chat-any-0"
 CANARY = "canary-7f3a9c-value"
+CLI = "import gitops.cli; gitops.cli.main()"
 SOURCES_LISTED = faults.on("GET", "/namespaces/gitops-secrets/secrets$")
 GPUS = [{"name": "H100", "capacity": 8, "instanceTypes": [{"name": "H100x1", "gpusPerInstance": 1}]}]
 CLUSTER = cluster(DGX, gpus=GPUS, attributes=["NIMOperatorSupport"])
@@ -126,10 +131,16 @@ async def stopped(fleet: Fleet) -> None:
 
 @pytest.fixture
 def plane(planes: Callable[..., ControlPlane]) -> ControlPlane:
+    """As every test finds it: no function, no Secrets of people."""
     made = planes("full", controllers=True)
     forget(made)
-    for name in (SPACE, "gitops-secrets"):
-        made.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=true")
+    made.request("DELETE", "/api/v1/namespaces/gitops-secrets/secrets")
+    if made.get(f"/api/v1/namespaces/{SPACE}") is not None:
+        for kind in ("secrets", "configmaps", "serviceaccounts"):
+            made.request("DELETE", f"/api/v1/namespaces/{SPACE}/{kind}")
+        made.request("DELETE", f"/api/v1/namespaces/{SPACE}")
+        ended = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}  # the controller takes 5 s
+        made.request("PUT", f"/api/v1/namespaces/{SPACE}/finalize", {**ended, "spec": {"finalizers": []}})
     return made
 
 
@@ -147,9 +158,10 @@ async def test_a_missing_secret_holds_only_what_names_it_and_its_creation_ends_t
     assert outcome(running).retry_after is None, "it waits for an event, not for time"
     assert live(plane, SPACE, "configmaps", "settings") is not None
     assert live(plane, SPACE, "serviceaccounts", "uses-ngc-key") is None
-    assert plane.get("/api/v1/namespaces/gitops-secrets") is None, "people make that namespace"
+    made_by_us = [w.path for w in running.writes(DGX) if w.method == "POST"]
+    assert not [path for path in made_by_us if "secrets" in path], "people make that namespace"
 
-    plane.create_namespace("gitops-secrets")
+    plane.kubectl("create", "namespace", "gitops-secrets", check=False)
     put(plane, "hf-token", "first")
     put(plane, "unrelated", "x")
     await until(stands(running, SyncState.WAITING, "gitops-secrets/ngc-key"), "only one to be waited for")
@@ -228,14 +240,15 @@ async def test_a_missing_secret_holds_only_what_names_it_and_its_creation_ends_t
     assert token(plane, "hf-token") == "second"
     # the function goes, its copies and its namespace with it
     again.push({path: None for path in repo.files() if path.startswith("functions/")})
-    await until(lambda: plane.get(f"/api/v1/namespaces/{SPACE}") is None, "the namespace to go")
+    await until(lambda: not copy(plane, "hf-token"), "the other copy to go")
+    await until(lambda: f"/api/v1/namespaces/{SPACE}" in [w.path for w in again.writes(DGX)], "the namespace to go")
     assert live(plane, "gitops-secrets", "secrets", "hf-token") is not None
 
 
 async def test_a_warm_restart_writes_nothing_and_decides_nothing_before_the_sources_are_listed(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
-    plane.create_namespace("gitops-secrets")
+    plane.kubectl("create", "namespace", "gitops-secrets", check=False)
     put(plane, "ngc-key", "one")
     repo.commit(files("ngc-key"), "first")
     running = await fleet(repo, {DGX: plane})
@@ -286,3 +299,108 @@ async def test_a_warm_restart_writes_nothing_and_decides_nothing_before_the_sour
     drifts = fourth.engine.workers[KEY.cluster].state.units[KEY].drifts
     assert [d.object.kind for d in drifts] == ["ConfigMap"], "a source that changed is no drift of its copy"
 
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+
+
+def deny(plane: ControlPlane) -> Callable[[], None]:
+    """A policy that refuses every change of a Secret of the function, and quotes it. Gives what removes it."""
+    where = {"matchLabels": {"kubernetes.io/metadata.name": SPACE}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["secrets"]}
+    validation = {"expression": "false", "messageExpression": "'not this: ' + string(object.data.token)"}
+    specs = {
+        "Policy": {
+            "matchConstraints": {"namespaceSelector": where, "resourceRules": [rule]},
+            "validations": [validation],
+        },
+        "PolicyBinding": {"policyName": "no-secrets", "validationActions": ["Deny"]},
+    }
+    paths = {"Policy": "validatingadmissionpolicies", "PolicyBinding": "validatingadmissionpolicybindings"}
+    for kind, spec in specs.items():
+        body = {"apiVersion": POLICIES[6:], "kind": f"ValidatingAdmission{kind}", "metadata": {"name": "no-secrets"}}
+        plane.request("POST", f"{POLICIES}/{paths[kind]}", {**body, "spec": spec})
+
+    def remove() -> None:
+        for path in paths.values():
+            plane.request("DELETE", f"{POLICIES}/{path}/no-secrets")
+
+    return remove
+
+
+def denied(plane: ControlPlane) -> bool:
+    """Does the policy hold yet?"""
+    try:
+        plane.kubectl("label", "secret", "ngc-key", "-n", SPACE, "x=y", "--dry-run=server")
+    except Exception:
+        return True
+    return False
+
+
+async def test_no_value_of_a_secret_is_ever_told(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under drift of a copy, a denial that quotes it, a type that it cannot take, and a fault that repeats it."""
+    caplog.set_level(logging.DEBUG)
+    plane.kubectl("create", "namespace", "gitops-secrets", check=False)
+    put(plane, "ngc-key", CANARY)
+    repo.commit(files("ngc-key"), "first")
+    running = await fleet(repo, {DGX: plane})
+    await running.settled()
+    said: list[str] = []
+
+    def listen() -> None:
+        worker = running.engine.workers[KEY.cluster]
+        said.append(repr([worker.state.wanted, worker.state.units, worker.state.objects, worker.state.parents]))
+        said.append(repr(vars(worker._session.secrets)))  # type: ignore[union-attr]
+
+    # drift
+    drifted = encoded(f"{CANARY}-drift")
+    plane.kubectl("patch", "secret", "ngc-key", "-n", SPACE, "-p", '{"data":{"token":"' + drifted + '"}}')
+    await until(lambda: token(plane, "ngc-key") == CANARY, "the repair")
+    await until(lambda: running.status(f"drift/{DGX}/function.chat.any-0.yaml").get("drifts"), "the report")
+    await running.settled()
+    listen()
+    # what `gitops plan` compares with a drifted copy
+    folder = tmp_path / "tree"
+    for path, text in files("ngc-key").items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    for arguments in (["plan", ".", "--credentials-dir", str(running.credentials)], ["explain", ".", "Secret/ngc-key"]):
+        for form in ("text", "json"):
+            command = [sys.executable, "-c", CLI, *arguments, "-f", form]
+            done = await asyncio.to_thread(subprocess.run, command, cwd=folder, capture_output=True, text=True)
+            assert "Traceback" not in done.stderr, done.stderr
+            assert "delete" not in done.stdout, "a copy is no object that left Git"
+            said.append(done.stdout + done.stderr)
+    # denied, in words that quote it
+    remove = deny(plane)
+    await until(lambda: denied(plane), "the policy to hold")
+    put(plane, "ngc-key", f"{CANARY}-2")
+    await until(stands(running, SyncState.REFUSED, "denied request"), "the denial")
+    listen()
+    remove()
+    await until(lambda: not denied(plane), "the policy to be gone")
+    # a fault that repeats it; what names the Secret goes on, for its copy is there
+    message = f"cannot store {encoded(CANARY + '-3')}, which is {CANARY}-3"
+    running.proxies[DGX].fail(faults.Answer(500, "InternalError", message), faults.on("PATCH", "/secrets/ngc-key$"))
+    put(plane, "ngc-key", f"{CANARY}-3")
+    await until(lambda: token(plane, "ngc-key") == f"{CANARY}-3", "the copy to follow in the end")
+    await running.settled()
+    assert f"cannot store {MASK}, which is {MASK}" in caplog.text, "the fault was told, without the value"
+    # made anew as what no Secret may become
+    drop(plane, "ngc-key")
+    login = encoded('{"auths":{"nvcr.io":{"auth":"' + CANARY + '"}}}')
+    put(plane, "ngc-key", "", data={".dockerconfigjson": login}, type="kubernetes.io/dockerconfigjson")
+    await until(stands(running, SyncState.REFUSED, "delete Secret fn-chat-any-0/ngc-key"), "it to be told")
+    assert token(plane, "ngc-key") == f"{CANARY}-3", "the copy stays as it was"
+    listen()
+    drop(plane, "ngc-key", SPACE)
+    await until(lambda: (copy(plane, "ngc-key") or {}).get("type") == "kubernetes.io/dockerconfigjson", "the new copy")
+    await running.settled()
+    listen()
+    branch = repo.git("log", "-p", "--all")
+    everything = "\n".join([caplog.text, branch, *said])
+    for secret in (CANARY, encoded(CANARY)[:16], login[:40], drifted[:20]):
+        assert secret not in everything, everything[everything.index(secret) - 200 :][:400]
+    assert "(hidden" in branch
