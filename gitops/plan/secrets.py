@@ -20,7 +20,7 @@ from gitops.model.serving import Base
 from gitops.overlays.provenance import Provenance
 from gitops.plan import codes
 from gitops.plan.building import CleanObject, Marks
-from gitops.plan.ordering import references
+from gitops.plan.references import references
 from gitops.plan.units import DesiredObject, SecretRef, Stage, Unit
 
 SECRETS_NAMESPACE = "gitops-secrets"

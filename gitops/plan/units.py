@@ -68,6 +68,7 @@ class DesiredObject:
     stage: Stage
     component: int = 0  # index of the failure domain within the unit
     depends_on: tuple[ObjectRef, ...] = ()  # objects of the unit that its author wants applied before
+    after_ready: tuple[ObjectRef, ...] = ()  # objects of the unit that must be ready before it is applied
 
     @property
     def body(self) -> dict[str, Any]:
