@@ -20,7 +20,8 @@ SHORTEST = 4
 
 def about_secret(desired: DesiredObject, error: ApiError) -> ApiError:
     """The error of an apply without the values of the Secret, and, for a copy that cannot follow its source, with what
-    helps. Who denied it is told and not in which words: a policy may quote parts of what it saw, in any form. The copy is not deleted and made anew here: what is declared is never deleted, also for a moment."""
+    helps. Who denied it is told and not in which words: a policy may quote parts of what it saw, in any form. The copy
+    is not deleted and made anew here: what is declared is never deleted, not even for a moment."""
     hidden = sorted(set(_values(desired)), key=len, reverse=True)
 
     def clean(text: str) -> str:
