@@ -160,12 +160,12 @@ class _Cluster:
             return {}
         units = {key: unit for key, unit in compilation.units.items() if key.cluster == self.name}
         found: dict[UnitKey, list[ObjectChange]] = {}
-        declared = {o.ref for unit in units.values() for o in unit.objects}
+        declared = {ref for unit in units.values() for ref in unit.names}
         for key, unit in sorted(units.items()):
             compared = (self._compare(self._objects, key, desired) for desired in unit.objects)
             changes = await asyncio.gather(*compared)
-            own = {o.ref for o in unit.objects}
-            found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
+            deleted = await self._deleted(self._objects, key, own=unit.names, declared=declared)
+            found[key] = [*changes, *deleted]
         if compilation.complete:
             for key in sorted(self.parents):
                 left = key.workload in compilation.held or key in compilation.refused or key in compilation.kept

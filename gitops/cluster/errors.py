@@ -107,9 +107,9 @@ class ApiError:
         return max(backoff(ErrorClass.RETRY if early else self.cls, attempt, rng), self.retry_after or 0.0)
 
     def __str__(self) -> str:
-        subject = f" ({self.waits_for})" if self.waits_for else ""
+        what = f"waiting for {self.waits_for}" if self.waits_for else self.cls
         code = f"HTTP {self.status}" if self.status else "no answer"
-        return f"{self.cls}{subject}: {self.message or self.reason or code}"
+        return f"{what}: {self.message or self.reason or code}"
 
 
 class RequestFailed(Exception):

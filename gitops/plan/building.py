@@ -21,9 +21,10 @@ from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey, Workload
 from gitops.model.kinds import NAMESPACE
 from gitops.overlays.provenance import Provenance
 from gitops.plan import codes
-from gitops.plan.ordering import Node, order
+from gitops.plan.ordering import order
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.patching import MergedObject
+from gitops.plan.references import Node
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject
 from gitops.policy.annotations import Dependency
 from gitops.policy.objects import judge
@@ -132,6 +133,7 @@ def finish(
                 stage=place.stage,
                 component=place.component,
                 depends_on=place.depends_on,
+                after_ready=place.after_ready,
             )
         )
     return tuple(desired), ()

@@ -335,3 +335,10 @@ IN_INSTANCE_NAMESPACE = define(
     "Instance namespaces belong to their function alone: put the object into the function.",
     example="a ConfigMap in `fn-llama-chat-h100-0` in a bundle",
 )
+SECRET_DECLARED_AND_NAMED = define(
+    "GO4551",
+    E,
+    "A Secret is both declared and named under secretRefs",
+    "The copy and the manifest would be one object: rename one of them, or drop the entry.",
+    example="`secretRefs: [{name: ngc-key}]` beside a manifest of Secret `ngc-key`",
+)

@@ -6,12 +6,12 @@ A preview is this plan printed, an apply is the same plan executed (gitops/recon
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gitops.model.identity import ObjectRef
 from gitops.plan.parents import Member, ParentRecord, union
-from gitops.plan.units import DesiredObject, Mode, Unit
+from gitops.plan.units import DesiredObject, Mode, Stage, Unit
 
 
 class Reason(enum.StrEnum):
@@ -42,6 +42,11 @@ class Apply:
     object: DesiredObject
     reason: Reason
     uid: str = ""  # sent with repairs: a vanished object is then a conflict, not a re-creation (ssa-live 31)
+
+    @property
+    def repairs(self) -> bool:
+        """It exists as it was last applied, but for what somebody changed: it waits for nothing else."""
+        return self.reason is Reason.DRIFT and bool(self.uid)
 
     @property
     def preflight(self) -> bool:
@@ -83,7 +88,7 @@ def plan_unit(
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
     recorded = {(m.ref, m.version) for m in have.members}
     is_new = any((m.ref, m.version) not in recorded for m in intended)
-    declared = {o.ref for o in unit.objects}
+    declared = unit.names
     writable = unit.mode is not Mode.PAUSED
     return UnitPlan(
         record=have,
@@ -94,11 +99,37 @@ def plan_unit(
     )
 
 
-def levels(applies: Sequence[Apply]) -> list[list[Apply]]:
-    """The applies in groups that go one after the other; what is in one group may go at once.
+Level = tuple[Apply, ...]
+"""What may be applied at once."""
 
-    A group ends where the stage does, and before an object that depends on one of the group (`gitops/depends-on`).
-    """
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Applies in order. `shared` goes first, level by level: what everything in the unit's namespace needs. Then the
+    components go side by side, each through its own levels, so that one which is slow, waits or is refused holds up no
+    other."""
+
+    shared: tuple[Level, ...]
+    lanes: tuple[tuple[Level, ...], ...]
+
+
+SHARED = Stage.ACCESS
+"""The last stage that all components wait for: pods run in a namespace with its quota, policies and rights, also those
+that name none of them."""
+
+
+def course(applies: Iterable[Apply]) -> Course:
+    """The order of applies that are in their unit's order."""
+    shared: list[Apply] = []
+    lanes: dict[int, list[Apply]] = {}
+    for step in applies:
+        (shared if step.object.stage <= SHARED else lanes.setdefault(step.object.component, [])).append(step)
+    return Course(_levels(shared), tuple(_levels(lane) for lane in lanes.values()))
+
+
+def _levels(applies: Iterable[Apply]) -> tuple[Level, ...]:
+    """Groups that go one after the other. One ends where the stage does, before an object that depends on one of the
+    group (`gitops/depends-on`)."""
     found: list[list[Apply]] = []
     names: set[ObjectRef] = set()
     for step in applies:
@@ -108,7 +139,15 @@ def levels(applies: Sequence[Apply]) -> list[list[Apply]]:
             names = set()
         found[-1].append(step)
         names.add(step.object.ref)
-    return found
+    return tuple(map(tuple, found))
+
+
+def unjudgeable(applies: Iterable[Apply]) -> frozenset[ObjectRef]:
+    """Custom resources whose definition changes in the same plan: what is served still judges them by the old one, so
+    they are dry-run only when the new one is there."""
+    steps = [s for s in applies if s.preflight]
+    changing = {s.object.ref for s in steps if s.object.stage is Stage.DEFINITION}
+    return frozenset(s.object.ref for s in steps if changing.intersection(s.object.after_ready))
 
 
 def plan_removal(record: ParentRecord) -> UnitPlan:

@@ -19,7 +19,7 @@ from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, GroupKind, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.model.kinds import DEFINITION
 from gitops.plan.field_paths import spelled
-from gitops.plan.ordering import defined_kind
+from gitops.plan.references import defined_kind
 from gitops.plan.units import PART_OF_LABEL, DesiredObject, Unit
 from gitops.policy import codes
 from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts

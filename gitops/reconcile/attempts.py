@@ -11,11 +11,15 @@ from dataclasses import dataclass, field, replace
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
-from gitops.plan.planning import UnitPlan
+from gitops.model.identity import ObjectRef
+from gitops.model.kinds import SECRET
+from gitops.plan.planning import Apply, UnitPlan
 from gitops.plan.units import DesiredObject, Unit
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
 from gitops.reconcile.pruning import PruneReport
+from gitops.reconcile.secret_errors import about_secret
 from gitops.reconcile.state import UnitState
+from gitops.reconcile.waiting import Need, need_of
 
 STATE_OF: dict[ErrorClass, SyncState] = {
     ErrorClass.DENIED: SyncState.REFUSED,
@@ -37,8 +41,11 @@ class Attempt:
     unit: Unit
     applier: Applier
     problems: list[ObjectProblem] = field(default_factory=list)
+    remarks: list[ObjectProblem] = field(default_factory=list)  # problems that leave nothing undone
     errors: list[ApiError] = field(default_factory=list)
     stopped: set[int] = field(default_factory=set)  # components with a failed object
+    needs: set[Need] = field(default_factory=set)  # what would let it go on
+    redefined: frozenset[ObjectRef] = frozenset()  # custom resources whose definition changes in this attempt
     applied: int = 0
     repaired: int = 0
     adopted: list[str] = field(default_factory=list)
@@ -47,10 +54,23 @@ class Attempt:
     paused: bool = False  # by the break-glass annotation
     retry_after: float | None = None
 
+    def stops(self, step: Apply) -> bool:
+        """Whether it stays undone because of others of its component. A repair never does."""
+        return step.object.component in self.stopped and not step.repairs
+
+    def wait(self, desired: DesiredObject, error: ApiError, need: Need) -> None:
+        """It is not tried before something else is as it should be."""
+        self.fail(desired, error)
+        self.needs.add(need)
+
     def fail(self, desired: DesiredObject, error: ApiError) -> None:
+        if desired.gvk == SECRET:
+            error = about_secret(desired, error)
         self.stopped.add(desired.component)
         self.errors.append(error)
         self.problems.append(ObjectProblem(desired.ref, state_of(error), str(error)))
+        if (need := need_of(error, desired)) is not None:
+            self.needs.add(need)
 
     def refuse(self, desired: DesiredObject, message: str) -> None:
         """Ours is the refusal, not the server's; looked at again as rarely as one of the server's."""
@@ -63,7 +83,7 @@ def conclude(
     attempt: Attempt, plan: UnitPlan, pruned: PruneReport, *, unit_state: UnitState, rng: random.Random
 ) -> UnitOutcome:
     """How the unit stands after the attempt."""
-    problems = (*attempt.problems, *pruned.problems)
+    problems = (*attempt.problems, *attempt.remarks, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
         unit_state.note or "as declared",
@@ -73,6 +93,7 @@ def conclude(
         repaired=attempt.repaired,
         pruned=len(pruned.deleted),
         previews=tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed),
+        needs=frozenset(attempt.needs),
     )
     state = worst(problems)
     if unit_state.fused:

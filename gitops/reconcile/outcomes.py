@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from gitops.model.identity import ObjectRef
+from gitops.reconcile.waiting import Need
 
 
 class SyncState(enum.StrEnum):
@@ -14,7 +15,7 @@ class SyncState(enum.StrEnum):
     SYNCED = "Synced"
     PENDING = "Pending"  # not looked at yet: its kinds are not listed, or this daemon stands by
     REFUSED = "Refused"  # the API server or a webhook refuses an object until Git or the cluster's rules change
-    WAITING = "Waiting"  # for something that is not there yet: a namespace, a kind, a quota
+    WAITING = "Waiting"  # for something that is not there or not ready yet: a namespace, a kind, a workload, a quota
     BLOCKED = "Blocked"  # live state is in the way
     RETRYING = "Retrying"  # a passing fault
     HELD = "Held"  # has errors at the head: stays at its last good commit
@@ -43,6 +44,7 @@ class UnitOutcome:
     repaired: int = 0
     pruned: int = 0
     previews: tuple[str, ...] = ()  # what a forbidden step would have done
+    needs: frozenset[Need] = frozenset()  # what would let it go on: the next attempt begins when it is there
 
     @property
     def done(self) -> str:

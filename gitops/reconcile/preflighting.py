@@ -18,6 +18,7 @@ from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
+from gitops.reconcile.gating import settled
 from gitops.reconcile.state import ClusterState
 
 _log = logging.getLogger(__name__)
@@ -47,13 +48,16 @@ class Preflight:
     async def _check(self, run: Attempt, step: Apply, *, namespace: str | None) -> bool:
         """Dry-run one object, in another namespace if one is given; True when it would be created."""
         desired = step.object
-        outcome = await run.applier.apply(desired, dry_run=True, namespace=namespace)
+        outcome = await settled(run, step, lambda: run.applier.apply(desired, dry_run=True, namespace=namespace))
         error = outcome.error
         if error is None:
             created = outcome.result is ApplyResult.CREATED
             if step.reason is Reason.CREATE and not created and namespace is None:
                 await self._take_over(run, desired)
             return created
+        if namespace is None and error.waits_for == f"namespace {desired.ref.namespace}":
+            # Nobody has made it yet; what else is wrong with the object is told now, and not when somebody has.
+            return await self._check(run, step, namespace=PREFLIGHT_NAMESPACE)
         # What it waits for may be in this very unit: the apply in its stage decides.
         if error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
             run.fail(desired, error)

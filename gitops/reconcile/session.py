@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gitops.cluster import claims
@@ -24,25 +24,28 @@ from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, LeaseSt
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
-from gitops.cluster.reflecting import Event, Synced
+from gitops.cluster.reflecting import Changed, Deleted, Event, Synced, Vanished
 from gitops.logs import bound
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
-from gitops.model.kinds import CONFIG_MAP, DEFINITION
+from gitops.model.kinds import CONFIG_MAP, SECRET
 from gitops.plan.ordering import stage_of
 from gitops.plan.pruning import blown_fuses
 from gitops.plan.units import RECONCILER_LABEL, Stage
+from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
+from gitops.reconcile.secret_sources import SOURCES, SecretSources
 from gitops.reconcile.serving import Place, Serving, slices_watch
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, UnitState
 from gitops.reconcile.unit_work import UnitWork
-from gitops.reconcile.watches import Sight, Watch, Watches
+from gitops.reconcile.waiting import Till, Waiting
+from gitops.reconcile.watches import DEFINITIONS, Sight, Watch, Watches
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +104,7 @@ class Session:
         self._reading: asyncio.Task[None] | None = None
         self._reading_for = LeasePhase.STANDBY
         state.forget_live()
-        self.sightings = Sightings(state, context, look=self._look, touched=told.touched)
+        self.sightings = Sightings(state, context, look=self._look, touched=self._stirred)
         self._watches = Watches(
             connection,
             self._discovery,
@@ -111,6 +114,7 @@ class Session:
             wall=context.wall,
             rng=context.rng,
         )
+        self.secrets = SecretSources(state, look=lambda key: self._look(key, urgent=False))
         pruner = Pruner(
             NamespaceContents(connection, self._discovery),
             reconciler=state.reconciler,
@@ -124,6 +128,7 @@ class Session:
             pruner=pruner,
             context=context,
             sightings=self.sightings,
+            secrets=self.secrets,
             may_write=self.may_write,
         )
         self.queue: SerialWork[UnitKey] = SerialWork(
@@ -139,6 +144,9 @@ class Session:
             server_version=lambda: self.server_version,
             told=told.facts_known,
         )
+        self.waiting = Waiting()
+        self._declared: set[Watch] = set()  # what the present units need to be watched
+        self._lacking: set[Watch] = set()  # watched because some wait for what nobody declares
         self._children: set[Watch] = set()
         self._slices: Watch | None = None
         self.serving = Serving(self._applier)
@@ -294,9 +302,17 @@ class Session:
             for c in self._context.registry.children_of(sorted(types))
         }
         self._slices = slices_watch(units)
+        unlisted = self.secrets.assigned()
         kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
+        if self.secrets.pending:
+            kinds.discard(SECRET)  # copies that are there would be taken for nobody's: their sources first
         wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
-        self._watches.want(wanted if self._slices is None else wanted | {self._slices})
+        self._declared = wanted if self._slices is None else wanted | {self._slices}
+        if self.secrets.needed:
+            if unlisted:
+                self._watches.drop(SOURCES)
+            self._declared.add(SOURCES)
+        self._watches.want(self._declared | self._lacking)
 
     def _blow_fuses(self) -> None:
         """Deletions of this head over the limits wait for consent."""
@@ -308,7 +324,7 @@ class Session:
             unit = self._state.unit(key)
             if unit is None and not assignment.may_remove(key):
                 continue
-            declared = set() if unit is None else {o.ref for o in unit.objects}
+            declared = frozenset() if unit is None else unit.names
             prunes[key] = [m for m in record.members if m.ref not in declared]
             sizes[key] = len(record.members)
         blown = blown_fuses(
@@ -331,12 +347,64 @@ class Session:
             if isinstance(event, Synced):
                 holds = functools.partial(self._watches.holds, watch)
                 self.sightings.listed(watch.gvk, event.resource_version, holds)
+        if self.waiting:
+            self._wake(self._awaited(watch, event))
         if watch in self._children:
             self.sightings.child_event(event)
+        if watch == SOURCES:
+            known = self._state.kinds()
+            if self.secrets.event(event):
+                self._watches.drop(Watch(SECRET, self._selector))  # what it has said already was nobody's then
+                self._watch()
+            elif self._state.kinds() != known:
+                self._watch()
         if watch == self._slices:
             place = self.serving.event(event)
             if place is not None:
                 self._services.poke(place)
+
+    def _awaited(self, watch: Watch, event: Event) -> list[UnitKey]:
+        """Units that wait for what the event tells."""
+        if isinstance(event, Changed):
+            going = "deletionTimestamp" in event.obj.get("metadata", {})
+            return [] if going else self.waiting.seen(ref_of(event.obj), there=True)
+        if isinstance(event, Deleted | Vanished):
+            ref = event.ref if isinstance(event, Vanished) else ref_of(event.obj)
+            return self.waiting.seen(ref, there=False)
+        return self.waiting.listed(watch.gvk) if isinstance(event, Synced) else []
+
+    def _stirred(self, key: UnitKey) -> None:
+        """Something of a unit moved: perhaps what it waits for is ready."""
+        self._work.gate.touched(key)
+        if any(n.till is Till.READY and self._work.gate.is_ready(n.ref) for n in self.waiting.of(key)):
+            self._wake([key])
+        self._told.touched(key)
+
+    def _wake(self, keys: Iterable[UnitKey]) -> None:
+        """Look at once at units whose wait may be over; patience begins anew, since an admission plugin may learn of
+        it later than we do."""
+        for key in keys:
+            self._state.units[key].attempts = 0
+            self.queue.poke(key)
+
+    def _note_waits(self, key: UnitKey, outcome: UnitOutcome) -> None:
+        """Listen for what the unit waits for since its attempt. What may have come before we listened is looked at
+        once more; a watch that begins now lists what is there."""
+        before = self.waiting.of(key)
+        if outcome.needs == before:
+            return
+        listened = self.waiting.watched()
+        self.waiting.note(key, outcome.needs)
+        missed = any(
+            self._work.gate.is_ready(n.ref) if n.till is Till.READY else n.watch in listened
+            for n in outcome.needs - before
+        )
+        lacking = {Watch(gvk, "", lean=True) for gvk in self.waiting.watched()}
+        if lacking != self._lacking:
+            self._lacking = lacking
+            self._watches.want(self._declared | lacking)
+        if missed:
+            self.queue.poke(key)
 
     async def _read_service(self, place: Place) -> None:
         error = await self.serving.read(place)
@@ -348,7 +416,7 @@ class Session:
 
     def _on_sight(self, watch: Watch, sight: Sight) -> None:
         self._seen.set()
-        if watch == Watch(DEFINITION, "") and sight is Sight.SYNCED and self._definitions_moved():
+        if watch == DEFINITIONS and sight is Sight.SYNCED and self._definitions_moved():
             self.facts.look_soon()
         if watch.selector != self._selector:
             return
@@ -391,6 +459,7 @@ class Session:
             level = _LEVELS.get(outcome.state, logging.WARNING)
             _log.log(level, "%s: %s%s", outcome.state, outcome.sentence, outcome.done)
         unit_state.outcome = outcome
+        self._note_waits(key, outcome)
         if outcome.state is SyncState.REMOVED and self._state.unit(key) is None:
             self._state.units.pop(key, None)
         self._told.touched(key)
@@ -406,6 +475,8 @@ class Session:
         kinds = {o.gvk for o in unit.objects} if unit is not None else ()
         watches = (Watch(gvk, self._selector) for gvk in kinds)
         unlisted = [watch for watch in watches if self._watches.sight(watch) is Sight.UNKNOWN]
+        if unit is not None and unit.secret_refs and self.secrets.pending:
+            unlisted.append(SOURCES)
         return sorted(unlisted, key=lambda watch: watch.gvk)
 
     def _unseen(self, key: UnitKey) -> UnitOutcome | None:

@@ -120,17 +120,19 @@ class ClusterState:
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
         self._left_out: dict[ObjectRef, tuple[LeftOut, ...]] = {}
         self._added: dict[UnitKey, tuple[DesiredObject, ...]] = {}
+        self._copies: dict[ObjectRef, UnitKey] = {}  # of Secrets, whether their sources are known or not
 
     def assign(self, assignment: Assignment) -> list[UnitKey]:
         """Take a new assignment; returns the units that have something to look at."""
         previous = self.assignment
         before = {} if previous is None else previous.units
         self.assignment = assignment
-        self._added = {k: objects for k, objects in self._added.items() if k in assignment.units}
+        self._added = {k: _named(assignment.units[k], a) for k, a in self._added.items() if k in assignment.units}
+        self._copies = {u.copy_of(r.name): k for k, u in assignment.units.items() for r in u.secret_refs}
         self.wanted = {k: self._as_wanted(unit) for k, unit in assignment.units.items()}
         self._declared = {o.ref: (u.key, o) for u in self.wanted.values() for o in u.objects}
         self._left_out = {r: left for r, left in self._left_out.items() if r in self._declared}
-        for ref in [r for r in self.objects if r not in self._declared]:
+        for ref in [r for r in self.objects if r not in self._declared and r not in self._copies]:
             self.by_uid.pop(self.objects.pop(ref).uid, None)
         changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
         for key in (*assignment.units, *self.parents):
@@ -143,12 +145,16 @@ class ClusterState:
         return changed + [k for k in self.units if k not in assignment.units]
 
     def add(self, key: UnitKey, objects: Iterable[DesiredObject]) -> bool:
-        """Objects that a declared unit has beside Git's, in place of those it had; True when they are others."""
-        added = tuple(objects)
-        if key not in self.wanted or added == self._added.get(key, ()):
+        """Objects that a declared unit has beside Git's, in place of those it had; True when they are others. One that
+        it had before, but not lately, is read before anything is decided about it: nobody watched it meanwhile."""
+        added, before = tuple(objects), self._added.get(key, ())
+        if key not in self.wanted or added == before:
             return False
         self._added[key] = added
         self._rebuild(key)
+        for ref in {o.ref for o in added} - {o.ref for o in before}:
+            if (record := self.objects.get(ref)) is not None:
+                record.suspect = bool(record.uid)
         return True
 
     def leave_out(self, ref: ObjectRef, left_out: Iterable[LeftOut]) -> bool:
@@ -191,9 +197,13 @@ class ClusterState:
         return replace(unit, objects=tuple(sorted((*added, *sent), key=lambda o: o.stage)))
 
     def forget_live(self) -> None:
-        """Nothing is known of what lives there any more: a new session lists everything anew."""
+        """Nothing is known of what lives there any more: a new session lists everything anew, and builds anew what is
+        made from that."""
         self.objects.clear()
         self.by_uid.clear()
+        for key in list(self._added):
+            self.add(key, ())
+        self._added.clear()
 
     @property
     def head(self) -> Commit | None:
@@ -211,6 +221,7 @@ class ClusterState:
         """Objects that other units declare, or have while nothing is known of them: never pruned on this one's
         behalf. What another unit merely has and declares no more is decided by the labels on the object."""
         declared = {ref for ref, (owner, _) in self._declared.items() if owner != key}
+        declared |= {ref for ref, owner in self._copies.items() if owner != key}
         unknown = (r for k, r in self.parents.items() if k != key and self._is_unknown(k))
         return declared | {m.ref for r in unknown for m in r.members}
 
@@ -228,7 +239,7 @@ class ClusterState:
             return "no head is known"
         if assignment.mode is Mode.PAUSED:
             return "the cluster is paused"
-        if ref in self._declared:
+        if ref in self._declared or ref in self._copies:
             return "it is declared"
         if key.workload in assignment.held:
             return "its workload has errors and stays as it is"
@@ -271,6 +282,12 @@ class ClusterState:
         """What is known of these objects; one without a uid is not known to exist."""
         records = ((o.ref, self.objects.get(o.ref)) for o in objects)
         return {ref: record.observed() for ref, record in records if record is not None and record.uid}
+
+
+def _named(unit: Unit, added: Iterable[DesiredObject]) -> tuple[DesiredObject, ...]:
+    """Of the objects that were added to a unit, those that it still has by Git's word."""
+    names = unit.names
+    return tuple(o for o in added if o.ref in names)
 
 
 def _holding(assignment: Assignment) -> tuple[object, ...]:

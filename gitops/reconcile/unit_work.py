@@ -17,14 +17,16 @@ from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord
-from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
-from gitops.plan.units import RECONCILER_LABEL, Mode, Unit
+from gitops.plan.planning import Apply, Level, Reason, UnitPlan, course, plan_unit, settled_members, unjudgeable
+from gitops.plan.units import RECONCILER_LABEL, Mode, Stage, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.gating import Gate
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.removing import Remover
+from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.writing import Writer
@@ -45,14 +47,17 @@ class UnitWork:
         pruner: Pruner,
         context: Context,
         sightings: Sightings,
+        secrets: SecretSources,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
+        self._secrets = secrets
         self._applier = applier
         self._parents = parents
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
+        self.gate = Gate(state, context)
         self._preflight = Preflight(state, may_write=may_write)
         self._writer = Writer(state, context=context, sightings=sightings, may_write=may_write)
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
@@ -96,6 +101,7 @@ class UnitWork:
             may_prune=not unit_state.fused,
         )
         run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        self._secrets.tell(run)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
             if not self._may_write():
@@ -104,9 +110,7 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
             plan = replace(plan, record=self._keep(stored))
-        await self._preflight.run(run, steps)
-        for level in levels(steps):
-            await asyncio.gather(*(self._writer.apply(run, step) for step in level))
+        await self._apply(run, steps)
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
@@ -114,6 +118,29 @@ class UnitWork:
         if plan.prune and not run.problems and self._may_write():
             pruned = await self._remover.prune(unit.key, plan, run.applier)
         return await self._settle(unit, plan, run, pruned)
+
+    async def _apply(self, run: Attempt, steps: list[Apply]) -> None:
+        """Dry-run what can be judged already, then apply: first what everything needs, then the components side by
+        side, so that none waits for another."""
+        run.redefined = unjudgeable(steps)
+        await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
+        way = course(steps)
+        for level in way.shared:
+            await self._apply_level(run, level)
+        await asyncio.gather(*(self._apply_lane(run, lane) for lane in way.lanes))
+
+    async def _apply_lane(self, run: Attempt, lane: tuple[Level, ...]) -> None:
+        for level in lane:
+            await self._apply_level(run, level)
+
+    async def _apply_level(self, run: Attempt, level: Level) -> None:
+        if level[0].object.stage > Stage.SECRETS:
+            self._secrets.hold(run)
+        if any(step.object.after_ready for step in level):
+            passed = await asyncio.gather(*(self.gate.passes(run, step) for step in level))
+            level = tuple(step for step, passes in zip(level, passed, strict=True) if passes)
+            await self._preflight.run(run, [s for s in level if s.object.ref in run.redefined and not run.stops(s)])
+        await asyncio.gather(*(self._writer.apply(run, step) for step in level))
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:
         """Objects that left the watch were deleted or relabelled (ssa-live 33): read them, then decide."""
@@ -205,8 +232,6 @@ class UnitWork:
                 return await self._no_parent(unit.key, stored)
             self._keep(stored)
         return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng)
-
-    # -- a unit that left Git ----------------------------------------------------------------------------------------
 
     # -- failing -----------------------------------------------------------------------------------------------------
 

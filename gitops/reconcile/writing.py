@@ -11,6 +11,7 @@ from gitops.model.identity import ObjectRef
 from gitops.plan.planning import Apply, Reason
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.context import Context
+from gitops.reconcile.gating import settled
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import Repair
@@ -42,7 +43,7 @@ class Writer:
 
     async def _apply_now(self, run: Attempt, step: Apply) -> None:
         desired = step.object
-        if desired.component in run.stopped or run.look_again:
+        if run.stops(step) or run.look_again:
             return
         if not self._may_write():
             run.interrupted = True
@@ -54,7 +55,7 @@ class Writer:
         record = self._state.record(desired)
         record.in_flight = True
         try:
-            outcome = await run.applier.apply(desired, uid=step.uid or None)
+            outcome = await settled(run, step, lambda: run.applier.apply(desired, uid=step.uid or None))
             if step.reason is not Reason.CREATE:
                 outcome = await run.applier.forget_before(outcome)
         except asyncio.CancelledError:

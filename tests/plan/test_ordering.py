@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops.model.identity import GroupKind, GroupVersionKind, ObjectRef
-from gitops.plan.ordering import Node, order, references, stage_of
+from gitops.plan.ordering import order, stage_of
+from gitops.plan.references import Node, references
 from gitops.plan.units import Stage
 from gitops.policy.annotations import BadAnnotationError, Dependency, parse_dependencies
 from gitops.policy.registry import OperatorRegistry

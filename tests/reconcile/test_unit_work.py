@@ -16,6 +16,7 @@ from gitops.plan.units import Mode, Stage
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
+from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.unit_work import UnitWork
@@ -55,6 +56,7 @@ class Bench:
             pruner=pruner,
             context=self.context,
             sightings=Sightings(state, self.context, look=lambda key, urgent: None, touched=lambda key: None),
+            secrets=SecretSources(state, look=lambda key: None),
             may_write=self.may_write,
         )
 
