@@ -21,8 +21,9 @@ from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
 from gitops.reconcile.context import Context
-from gitops.reconcile.observing import Observation, Sighting, observe
+from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
 
@@ -51,6 +52,7 @@ class Sightings:
         self._look = look
         self._touched = touched
         self.owners = OwnerIndex()
+        self.owning = Owning(state, context, look=lambda key: look(key, False))
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
@@ -90,12 +92,15 @@ class Sightings:
         relabelled: bool = False,
     ) -> None:
         """Take a live object in: from the watch, from a read, or one that waited for our own write's answer."""
+        if is_stale(record, live):
+            return
+        desired = self.owning.sighted(desired, record, live)
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
-        if observation.sighting is Sighting.STALE:
-            return
         self._state.by_uid[record.uid] = key
+        if record.held and not record.deleting:
+            self._look(key, False)
         self._evaluate(record, live)
         self._touched(key)
         if relabelled:
@@ -174,6 +179,8 @@ class Sightings:
                 del self._state.objects[desired.ref]
             return
         key, wanted = found
+        if outcome.error is None and outcome.live is not None:
+            wanted = self.owning.sighted(wanted, record, outcome.live)
         self._touched(key)
         if (left and left == record.uid) or self._missed(record):
             self._left(desired.ref, record.uid)

@@ -59,6 +59,10 @@ class ObjectRecord:
     overridden: tuple[tuple[str | int, ...], ...] = ()  # paths that admission changed in our last apply
     drifted_at: float | None = None  # when the drift that is being repaired was seen
     heat: Heat = COLD
+    claims: bytes | None = None  # digest of what decides whose its fields are; None: to be decided from the live object
+    decided_for: bytes = b""  # what Git and autoscalers said then
+    foreign: bool = False  # another manager could have a claim
+    held: bool = False  # we still own a field that is left to others: to be let go before anything is applied
 
     def observed(self) -> Observed:
         return Observed(self.uid, self.applied, self.last_desired, self.deleting)

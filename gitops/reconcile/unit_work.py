@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
@@ -18,7 +19,7 @@ from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
-from gitops.plan.units import RECONCILER_LABEL, Mode, Unit
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
@@ -26,7 +27,7 @@ from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.removing import Remover
 from gitops.reconcile.sightings import Sightings
-from gitops.reconcile.state import ClusterState
+from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.writing import Writer
 from gitops.report.drift import Repair
 
@@ -53,7 +54,8 @@ class UnitWork:
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
-        self._preflight = Preflight(state, may_write=may_write)
+        self._owning = sightings.owning
+        self._preflight = Preflight(state, owning=sightings.owning, may_write=may_write)
         self._writer = Writer(state, context=context, sightings=sightings, may_write=may_write)
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
@@ -85,10 +87,19 @@ class UnitWork:
 
     async def _enforce(self, unit: Unit, record: ParentRecord | None) -> UnitOutcome:
         unit_state = self._state.units[unit.key]
+        self._owning.review(unit.key)
         unread = await self._read_suspects(unit)
         if unread is not None:
-            return self._failed(unit.key, "an object that left the watch cannot be read", unread)
+            return self._failed(unit.key, "an object that has to be looked at cannot be read", unread)
         paused_for = self._paused_for(unit.key, record)
+        if unit.mode is not Mode.PAUSED and not paused_for:
+            kept = await self._owning.hand_over(unit, self._applier, may_write=self._may_write, see=self._see)
+            if kept is not None:
+                return self._failed(unit.key, "a field that is others' cannot be let go", kept)
+        current = self._state.unit(unit.key)  # what is left to others was decided meanwhile, or a head came
+        if current is None:
+            return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
+        unit = current
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
@@ -96,6 +107,7 @@ class UnitWork:
             may_prune=not unit_state.fused,
         )
         run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run.asked = self._owning.questions(unit)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
             if not self._may_write():
@@ -133,6 +145,11 @@ class UnitWork:
                 relabelled = (live["metadata"].get("labels") or {}).get(RECONCILER_LABEL) != self._state.reconciler
                 self._sightings.see(unit.key, desired, record, live, relabelled=relabelled)
         return None
+
+    def _see(self, desired: DesiredObject, record: ObjectRecord, live: Mapping[str, Any]) -> None:
+        found = self._state.declared(desired.ref)
+        if found is not None:
+            self._sightings.see(*found, record, live)
 
     def _paused_for(self, key: UnitKey, record: ParentRecord | None) -> float:
         """Seconds for which the break-glass annotation on the parent suspends repairs; 0 when it does not."""
