@@ -7,28 +7,24 @@ plan, writes and drift, works on what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.claiming import Claims, claims, claims_digest, release
 from gitops.cluster.errors import ApiError, ErrorClass
-from gitops.cluster.payloads import describe
 from gitops.cluster.reflecting import Event
 from gitops.manifests.lines import Path
 from gitops.model.identity import ObjectRef, UnitKey
-from gitops.plan.sending import LeftOut, Why
+from gitops.plan.sending import Why
 from gitops.plan.units import DesiredObject, Unit
 from gitops.policy.annotations import CONFLICTS
 from gitops.policy.handovers import handed_over
 from gitops.policy.ownership import default_answer
 from gitops.reconcile.context import Context
-from gitops.reconcile.outcomes import ObjectProblem, SyncState
+from gitops.reconcile.others_fields import WHYS
 from gitops.reconcile.scalers import Scalers
 from gitops.reconcile.state import ClusterState, ObjectRecord
-
-WHYS = frozenset({Why.YIELDED, Why.HANDED_OVER, Why.ASKED})
-"""Reasons of ours among those for which a field is left out."""
 
 _CONFLICTS = CONFLICTS.encode()
 
@@ -207,40 +203,9 @@ class Owning:
         record.held = False
         return answer if isinstance(answer, ApiError) else None
 
-    # -- telling -----------------------------------------------------------------------------------------------------
-
     def pinned(self, desired: DesiredObject) -> str | None:
         """The resourceVersion to send with an apply from which fields of others were left out after a look at the live
         object: what somebody took since then would be overwritten (ssa-live 31). None: no such thing."""
         resolved = any(each.why in (Why.YIELDED, Why.ASKED) for each in self._state.left_out(desired.ref))
         record = self._state.objects.get(desired.ref)
         return record.resource_version or None if resolved and record is not None else None
-
-    def questions(self, unit: Unit) -> list[ObjectProblem]:
-        """Fields over which people have to decide."""
-        return [
-            ObjectProblem(
-                desired.ref,
-                SyncState.CONFLICT,
-                f"{field} is another value of {each.holder} and is not sent: declare that value, drop the field, or "
-                f"decide with the annotation {CONFLICTS}",
-            )
-            for desired, each, field in self._fields(unit)
-            if each.why is Why.ASKED
-        ]
-
-    def left_to_others(self, unit: Unit) -> list[str]:
-        """What of a unit is not ours now, a sentence for each field."""
-        return [
-            f"{desired.ref} {field}: {each.why} to {each.holder}"
-            for desired, each, field in self._fields(unit)
-            if each.why in (Why.YIELDED, Why.HANDED_OVER)
-        ]
-
-    def _fields(self, unit: Unit) -> Iterator[tuple[DesiredObject, LeftOut, str]]:
-        for desired in unit.objects:
-            left = [each for each in self._state.left_out(desired.ref) if each.why in WHYS]
-            whole = self._state.in_git(desired.ref) if left else None
-            body = whole.body if whole is not None else {}
-            for each in left:
-                yield desired, each, describe(each.path, body)

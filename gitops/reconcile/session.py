@@ -358,7 +358,7 @@ class Session:
             self.facts.look_soon()
         if watch == self._scalers:
             self.sightings.owning.scalers_known(sight is not Sight.UNKNOWN)
-            self._wake_pending()
+            self._wake_unseen()
         if watch.selector != self._selector:
             return
         if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
@@ -368,9 +368,9 @@ class Session:
             if any(o.gvk == watch.gvk for o in unit.objects):
                 self.queue.poke(key)
 
-    def _wake_pending(self) -> None:
+    def _wake_unseen(self) -> None:
         for key, unit in self._state.units.items():
-            if unit.outcome.state is SyncState.PENDING:
+            if unit.outcome.state in (SyncState.PENDING, SyncState.RETRYING):
                 self.queue.poke(key)
 
     def _on_definition(self) -> None:
@@ -431,11 +431,19 @@ class Session:
             error = self._watches.error(watch)
             sentence = f"{watch.gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
             return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
-        scalers = self._scalers
-        if scalers and self._watches.sight(scalers) is Sight.UNKNOWN and self._watches.error(scalers) is None:
-            # Whose a number of replicas is would be decided without them. When they cannot be listed, it has to be.
-            return UnitOutcome(SyncState.PENDING, "autoscalers are not listed yet")
-        return None
+        return self._unseen_scalers()
+
+    def _unseen_scalers(self) -> UnitOutcome | None:
+        """Whose a number of replicas is would be decided without them, and scaling what nobody owns leaves no trace in
+        managedFields. Only where we may not look it has to be decided all the same."""
+        watch = self._scalers
+        if watch is None or self._watches.sight(watch) is not Sight.UNKNOWN:
+            return None
+        error = self._watches.error(watch)
+        if error is not None and error.cls is ErrorClass.FORBIDDEN:
+            return None
+        sentence = "autoscalers are not listed yet" + (f": {error}" if error else "")
+        return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
 
     def _stage_of(self, gvk: GroupVersionKind) -> Stage:
         return stage_of(gvk, self._context.registry)

@@ -22,6 +22,7 @@ from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, set
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.others_fields import questions
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
@@ -107,7 +108,7 @@ class UnitWork:
             may_prune=not unit_state.fused,
         )
         run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
-        run.asked = self._owning.questions(unit)
+        run.asked = questions(self._state, unit)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
             if not self._may_write():
