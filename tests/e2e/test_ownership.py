@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from controlplane_kit import faults
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, forget, namespace_yaml, until
@@ -156,3 +158,157 @@ async def test_an_autoscaler_that_is_not_in_git_is_one_too(
     await until(lambda: replicas(plane.get(path)) == 2, "the number of Git again")
     (drift,) = unit(running, "app").drifts
     assert (drift.path, drift.live, drift.manager, drift.subresource) == ("spec.replicas", 7, "kubectl", "scale")
+
+
+# -- the planner of a graph ------------------------------------------------------------------------------------------
+
+GRAPHS = "/apis/nvidia.com/v1beta1/namespaces/{}/dynamographdeployments/llama"
+
+GUARD = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "replicas"},
+    "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": ["nvidia.com"],
+                    "apiVersions": ["*"],
+                    "operations": ["UPDATE"],
+                    "resources": ["dynamographdeployments"],
+                }
+            ]
+        },
+        "validations": [
+            {
+                "expression": (
+                    "request.userInfo.username == 'planner' || oldObject.spec.components.all(o, "
+                    "object.spec.components.all(n, n.name != o.name || "
+                    "!(has(o.scalingAdapter) || has(n.scalingAdapter)) || "
+                    "(has(n.replicas) ? n.replicas : 1) == (has(o.replicas) ? o.replicas : 1)))"
+                ),
+                "message": "replicas cannot be modified directly when scalingAdapter is set",
+            }
+        ],
+    },
+}
+"""What the operator's webhook refuses (DGD webhook, validateReplicasChanges), as the API server itself can say it."""
+
+BINDING = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "replicas"},
+    "spec": {"policyName": "replicas", "validationActions": ["Deny"]},
+}
+
+
+def component(name: str, kind: str, replicas: int, *, scaled: bool, mode: str = "a") -> dict[str, Any]:
+    container = {"name": "main", "image": "example.com/runtime:1.5.0", "env": [{"name": "MODE", "value": mode}]}
+    adapter = {"scalingAdapter": {}} if scaled else {}
+    return {
+        "name": name,
+        "type": kind,
+        "replicas": replicas,
+        "podTemplate": {"spec": {"containers": [container]}},
+        **adapter,
+    }
+
+
+def graph(namespace: str, *components: dict[str, Any]) -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "nvidia.com/v1beta1",
+            "kind": "DynamoGraphDeployment",
+            "metadata": {"name": "llama", "namespace": namespace},
+            "spec": {"backendFramework": "vllm", "components": list(components)},
+        },
+        sort_keys=False,
+    )
+
+
+def of(state: dict[str, Any], name: str) -> Any:
+    return next(c.get("replicas") for c in state["spec"]["components"] if c["name"] == name)
+
+
+def plan(plane: ControlPlane, namespace: str, name: str, number: int) -> None:
+    """What the planner does through the scaling adapter."""
+    live = plane.get(GRAPHS.format(namespace))
+    position = [c["name"] for c in live["spec"]["components"]].index(name)
+    patch = [{"op": "replace", "path": f"/spec/components/{position}/replicas", "value": number}]
+    arguments = ("patch", "dynamographdeployments.v1beta1.nvidia.com/llama", "-n", namespace, "--type=json")
+    user = ("--as=planner", "--as-group=system:masters", "--field-manager=manager")
+    plane.kubectl(*arguments, *user, "-p", json.dumps(patch))
+
+
+@pytest.fixture
+def graphs(planes: Callable[..., ControlPlane], shared: Path) -> ControlPlane:
+    made = planes("graphs")
+    if made.get("/apis/nvidia.com/v1beta1") is None:
+        made.create_crds(shared / "upstream/dynamo/crds/nvidia.com_dynamographdeployments.yaml")
+        made.kubectl(
+            "apply", "-f", "-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": [GUARD, BINDING]})
+        )
+    forget(made)
+    return made
+
+
+@pytest.mark.upstream
+async def test_27_28_29_replicas_under_a_scaling_adapter_are_the_planners(
+    fleet: StartFleet, repo: Repository, graphs: ControlPlane
+) -> None:
+    path, file = GRAPHS.format("planned"), f"{MANIFESTS}/graph.yaml"
+    since = graphs.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
+    front = component("frontend", "frontend", 1, scaled=False)
+    manifests = {
+        "namespace.yaml": namespace_yaml("planned"),
+        "graph.yaml": graph("planned", component("decode", "decode", 2, scaled=True), front),
+    }
+    repo.commit({**repository("graphs"), **bundle_files("app", manifests)}, "app")
+
+    # A daemon that dies between the apply and the letting go: the next one goes on from what is there.
+    running = await fleet(repo, {"graphs": graphs}, name="first")
+    letting_go = running.proxies["graphs"].fail(faults.Answer(503), is_json_patch, times=None)
+    await until(lambda: letting_go.used, "the graph to be made")
+    decode = ("f:spec", "f:components", 'k:{"name":"decode"}', "f:replicas")
+    assert owners(graphs.get(path), *decode) == {"gitops-demo"}
+    await stopped(running)
+    running = await fleet(repo, {"graphs": graphs}, name="second")
+    await running.settled()
+    state = graphs.get(path)
+    assert (of(state, "decode"), owners(state, *decode), state["metadata"]["generation"]) == (2, set(), 1)
+    assert owners(state, "f:spec", "f:components", 'k:{"name":"frontend"}', "f:replicas") == {"gitops-demo"}
+
+    # The planner scales, Git changes the order and a variable, somebody edits what is ours.
+    plan(graphs, "planned", "decode", 5)
+    running.push({file: graph("planned", front, component("decode", "decode", 3, scaled=True, mode="b"))}, "b")
+    await running.settled()
+    assert of(graphs.get(path), "decode") == 5
+    plan(graphs, "planned", "frontend", 4)
+    await until(lambda: of(graphs.get(path), "frontend") == 1, "the repair")
+    await until(outcome_is(running, "app", SyncState.SYNCED, cluster_name="graphs"), "the unit to be settled")
+    (drift,) = unit(running, "app", "graphs").drifts
+    assert drift.path == "spec.components[name=frontend].replicas"
+
+    # The adapter goes; only then is the number ours, and not in one write with it, which the operator would refuse.
+    running.push(
+        {file: graph("planned", front, component("decode", "decode", 3, scaled=False, mode="b"))}, "no adapter"
+    )
+    await until(lambda: of(graphs.get(path), "decode") == 3, "the number of Git")
+    await running.settled()
+    assert owners(graphs.get(path), *decode) == {"gitops-demo"}
+
+    # And comes again.
+    running.push({file: graph("planned", front, component("decode", "decode", 4, scaled=True, mode="b"))}, "adapter")
+    await running.settled()
+    await until(lambda: owners(graphs.get(path), *decode) == set(), "replicas to be let go")
+    assert of(graphs.get(path), "decode") == 3
+    states = history(graphs, path, since)
+    assert values(states, lambda s: of(s, "decode")) == [2, 5, 3]
+    assert values(states, lambda s: of(s, "frontend")) == [1, 4, 1]
+    assert len(unit(running, "app", "graphs").drifts) == 1
+
+
+def is_json_patch(request: faults.Request) -> bool:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return headers.get("content-type") == "application/json-patch+json"
