@@ -49,19 +49,18 @@ def claims_digest(
     whether another manager could.
 
     Runs for every event of every object: other managers' entries count only where a rule gives them something,
-    ours only where a handover is possible.
+    ours only then or where a handover is possible.
     """
-    found, foreign = [], False
+    found, ours = [], None
     for entry in managed_fields.entries(live):
         name, subresource = entry.get("manager") or "", entry.get("subresource") or ""
         if name == manager:
-            counts = handable
-        else:
-            counts = default != "take" or table.concerns(name, subresource, kind)
-            foreign = foreign or counts
-        if counts:
+            ours = entry.get("fieldsV1")
+        elif default != "take" or table.concerns(name, subresource, kind):
             found.append((name, subresource, entry.get("apiVersion"), entry.get("fieldsV1")))
-    return (hashlib.blake2b(_encode(found), digest_size=DIGEST_SIZE).digest() if found else b""), foreign
+    if not found and not handable:
+        return b"", False
+    return hashlib.blake2b(_encode((ours, found)), digest_size=DIGEST_SIZE).digest(), bool(found)
 
 
 def claims(

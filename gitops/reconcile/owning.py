@@ -57,7 +57,8 @@ class Owning:
             default=default_answer(desired.body) if _CONFLICTS in desired.payload else "take",
             handable=bool(self._registry.rules_of(kind).handovers or self._scaler(desired.ref)),
         )
-        if record.claims == seen and record.uid == live["metadata"].get("uid"):
+        same_object = record.uid == live["metadata"].get("uid")
+        if record.claims == seen and same_object and not self._left(desired.ref, Why.ASKED):
             return desired
         record.claims, record.foreign = seen, foreign
         if not seen and not self._left(desired.ref):
@@ -74,14 +75,16 @@ class Owning:
         if not self._state.leave_out(whole.ref, found.left_out, whys=WHYS):
             return desired
         declared = self._state.declared(whole.ref)
+        if declared is not None and had != self._left(whole.ref):
+            self._look(declared[0])  # a question came or went, or a field is ours again
         sent = desired if declared is None else declared[1]
         if record.last_desired == desired.digest and had <= self._left(whole.ref):
             record.last_desired = sent.digest  # less of the same: what it is compared with was applied before
         return sent
 
-    def _left(self, ref: ObjectRef) -> set[Path]:
-        """Fields of an object that are left to others."""
-        return {each.path for each in self._state.left_out(ref) if each.why in WHYS}
+    def _left(self, ref: ObjectRef, *whys: Why) -> set[Path]:
+        """Fields of an object that are left to others; for these reasons, where some are given."""
+        return {each.path for each in self._state.left_out(ref) if each.why in (whys or WHYS)}
 
     def _claims(self, whole: DesiredObject, live: Mapping[str, Any]) -> Claims:
         body = whole.body

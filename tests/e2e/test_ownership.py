@@ -6,6 +6,7 @@ would be seen there.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any
 import pytest
 import yaml
 from controlplane_kit import faults
+from controlplane_kit.client import APPLY, MERGE
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, forget, namespace_yaml, until
-from fleet_kit.scenes import DGX, bundle_files, deployment, except_parents, outcome_is, repository, unit
+from fleet_kit.scenes import DGX, bundle_files, deployment, except_parents, outcome_is, repository, settings, unit
 
+from gitops.cluster.objects import JSON_PATCH
 from gitops.reconcile.outcomes import SyncState
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
@@ -312,3 +315,206 @@ async def test_27_28_29_replicas_under_a_scaling_adapter_are_the_planners(
 def is_json_patch(request: faults.Request) -> bool:
     headers = {name.lower(): value for name, value in request.headers.items()}
     return headers.get("content-type") == "application/json-patch+json"
+
+
+# -- injected certificates, and what is left of a block --------------------------------------------------------------
+
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/injected"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.own.example"
+
+
+def hooks(authority: str, timeout: int) -> str:
+    service = {"name": "hooks", "namespace": "default"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "injected"},
+            "webhooks": [
+                {
+                    "name": f"{name}.own.example",
+                    "clientConfig": {"service": service, "caBundle": authority},
+                    "admissionReviewVersions": ["v1"],
+                    "sideEffects": "None",
+                    "failurePolicy": "Ignore",
+                    "timeoutSeconds": timeout,
+                    "rules": [
+                        {
+                            "apiGroups": ["own.example"],
+                            "apiVersions": ["v1"],
+                            "operations": ["DELETE"],
+                            "resources": ["widgets"],
+                        }
+                    ],
+                }
+                for name in ("first", "second")
+            ],
+        }
+    )
+
+
+def definition(*, converts: bool) -> str:
+    client = {"service": {"name": "hooks", "namespace": "default"}}
+    conversion = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.own.example"},
+            "spec": {
+                "group": "own.example",
+                "names": {"kind": "Widget", "plural": "widgets"},
+                "scope": "Namespaced",
+                "versions": [version],
+                **({"conversion": conversion} if converts else {}),
+            },
+        }
+    )
+
+
+def inject(plane: ControlPlane, path: str, patch: list[dict[str, Any]]) -> None:
+    query = {"fieldManager": "cert-manager-cainjector"}
+    plane.request("PATCH", path, patch, content_type=JSON_PATCH, query=query)
+
+
+async def test_s15_29_an_injected_certificate_stays_and_what_is_left_of_a_block_is_named(
+    fleet: StartFleet, repo: Repository, planes: Callable[..., ControlPlane]
+) -> None:
+    plane = planes("graphs")
+    forget(plane)
+    pems = (plane.certificates.authority, plane.certificates.server[0])
+    ours, theirs = (base64.b64encode(pem.read_bytes()).decode() for pem in pems)
+    manifests = {
+        "namespace.yaml": namespace_yaml("injected"),
+        "settings.yaml": settings("injected", level="info"),
+        "hooks.yaml": hooks(ours, 5),
+        "definition.yaml": definition(converts=True),
+    }
+    repo.commit({**repository("graphs"), **bundle_files("app", manifests)}, "app")
+    running = await fleet(repo, {"graphs": plane})
+    await running.settled()
+    running.clear()
+    others = {"labels": {"theirs": "1"}, "annotations": {"theirs/rolled": "1"}, "finalizers": ["theirs/hold"]}
+    plane.request("PATCH", HOOKS, {"metadata": others}, content_type=MERGE, query={"fieldManager": "operator"})
+    inject(plane, HOOKS, [{"op": "replace", "path": "/webhooks/1/clientConfig/caBundle", "value": theirs}])
+    inject(plane, DEFINITION, [{"op": "add", "path": CA, "value": theirs}])
+    await until(lambda: len(left(running)) == 1, "the certificate to be left to its injector")
+
+    # The rest of the objects stays ours; what others put beside it survives, and nothing is ever replaced.
+    running.push({f"{MANIFESTS}/hooks.yaml": hooks(ours, 7)}, "patience")
+    await running.settled()
+    first, second = plane.get(HOOKS)["webhooks"]
+    assert (first["clientConfig"]["caBundle"], second["clientConfig"]["caBundle"]) == (ours, theirs)
+    assert (first["timeoutSeconds"], second["timeoutSeconds"]) == (7, 7)
+    metadata = plane.get(HOOKS)["metadata"]
+    assert metadata["labels"]["theirs"] == metadata["annotations"]["theirs/rolled"] == "1"
+    assert metadata["finalizers"] == ["theirs/hold"]
+    assert left(running) == [
+        "ValidatingWebhookConfiguration.admissionregistration.k8s.io injected "
+        "webhooks[name=second.own.example].clientConfig.caBundle: yielded to cert-manager-cainjector"
+    ]
+    inject(plane, HOOKS, [{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 9}])
+    await until(lambda: plane.get(HOOKS)["webhooks"][0]["timeoutSeconds"] == 7, "what it may not write to be repaired")
+    await running.settled()
+
+    # Git drops a block of which the injector has a part: refused by the server, told in full, and the rest goes on.
+    running.clear()
+    changed = {f"{MANIFESTS}/definition.yaml": definition(converts=False)}
+    running.push({**changed, f"{MANIFESTS}/settings.yaml": settings("injected", level="debug")}, "no conversion")
+    await until(outcome_is(running, "app", SyncState.REFUSED, cluster_name="graphs"), "the refusal")
+    message = unit(running, "app", "graphs").outcome.sentence
+    assert "spec.conversion.webhook.clientConfig.caBundle (of cert-manager-cainjector)" in message
+    assert plane.get("/api/v1/namespaces/injected/configmaps/settings")["data"] == {"level": "debug"}
+    tries = [c for c in running.calls("graphs") if c.path == DEFINITION and c.is_dry_run]
+    assert len(tries) == 1
+    inject(plane, DEFINITION, [{"op": "remove", "path": CA}])
+    running.push({f"{MANIFESTS}/settings.yaml": settings("injected", level="info")}, "again")
+    await running.settled()
+    assert plane.get(DEFINITION)["spec"]["conversion"] == {"strategy": "None"}
+
+    # The injector gives the field up, and it is ours again.
+    entries = plane.get(HOOKS)["metadata"]["managedFields"]
+    place = next(i for i, e in enumerate(entries) if e["manager"] == "cert-manager-cainjector")
+    inject(plane, HOOKS, [{"op": "remove", "path": f"/metadata/managedFields/{place}"}])
+    await until(lambda: ca_bundles(plane) == [ours] * 2, "the certificate of Git")
+    await running.settled()
+    assert left(running) == []
+    inject(plane, HOOKS, [{"op": "remove", "path": "/metadata/finalizers"}])
+    assert {w.method for w in running.writes("graphs")} <= {"PATCH", "DELETE"}
+
+
+CA = "/spec/conversion/webhook/clientConfig/caBundle"
+
+
+def ca_bundles(plane: ControlPlane) -> list[str]:
+    return [hook["clientConfig"]["caBundle"] for hook in plane.get(HOOKS)["webhooks"]]
+
+
+def left(running: Fleet) -> list[str]:
+    """What the status file of the unit says is left to others."""
+    told: list[str] = running.status("status/units/graphs/bundle.app.yaml").get("leftToOthers", [])
+    return told
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
+
+
+def asking(namespace: str, answer: str, **data: str) -> str:
+    body = yaml.safe_load(settings(namespace, **data))
+    body["metadata"]["annotations"] = {"gitops/conflicts": answer}
+    return yaml.safe_dump(body)
+
+
+async def test_s16_30_31_a_field_in_conflict_is_taken_or_asked_about_and_never_flips(
+    fleet: StartFleet, repo: Repository, planes: Callable[..., ControlPlane]
+) -> None:
+    plane = planes("graphs")
+    forget(plane)
+    path, file = "/api/v1/namespaces/asked/configmaps/settings", f"{MANIFESTS}/settings.yaml"
+    since = plane.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
+    manifests = {"namespace.yaml": namespace_yaml("asked"), "settings.yaml": asking("asked", "ask", a="git", b="git")}
+    repo.commit({**repository("graphs"), **bundle_files("app", manifests)}, "app")
+    running = await fleet(repo, {"graphs": plane})
+    await running.settled()
+
+    def applied(**data: str) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": data}
+        plane.request("PATCH", path, body, content_type=APPLY, query={"fieldManager": "tuner", "force": "true"})
+
+    # Asked: what is in conflict stays as it is and is told; everything else of the object is Git's.
+    applied(a="tuned")
+    await until(outcome_is(running, "app", SyncState.CONFLICT, cluster_name="graphs"), "the question")
+    problem = unit(running, "app", "graphs").outcome.problems[0]
+    assert (str(problem.object), "data.a has another value, of the manager tuner" in problem.message) == (
+        "ConfigMap asked/settings",
+        True,
+    )
+    running.push({file: asking("asked", "ask", a="git", b="new")}, "b")
+    await until(lambda: plane.get(path)["data"] == {"a": "tuned", "b": "new"}, "the rest of the object")
+    merge = {"data": {"b": "typed"}}
+    plane.kubectl("patch", "configmap/settings", "-n", "asked", "--type=merge", "-p", json.dumps(merge))
+    await until(lambda: plane.get(path)["data"]["b"] == "new", "what a person typed to be taken back")
+    await until(outcome_is(running, "app", SyncState.CONFLICT, cluster_name="graphs"), "the question to stand")
+    assert [d.path for d in unit(running, "app", "graphs").drifts] == ["data.b"]
+    await until(lambda: "data.a" in str(running.status("status/units/graphs/bundle.app.yaml").get("outcome")), "status")
+
+    # Answered in Git: the same value, then a decision.
+    running.push({file: asking("asked", "ask", a="tuned", b="new")}, "agreed")
+    await running.settled()
+    assert owners(plane.get(path), "f:data", "f:a") == {"gitops-demo", "tuner"}
+    running.push({file: asking("asked", "yield", a="git", b="new")}, "theirs")
+    await running.settled()
+    assert owners(plane.get(path), "f:data", "f:a") == {"tuner"}
+    assert values(history(plane, path, since), lambda s: s["data"]["a"]) == ["git", "tuned"]
+    running.push({file: asking("asked", "take", a="git", b="new")}, "ours")
+    await running.settled()
+    assert plane.get(path)["data"] == {"a": "git", "b": "new"}
+
+    # Taken: written over, and the report names the field and who had changed it.
+    applied(a="tuned")
+    await until(lambda: plane.get(path)["data"]["a"] == "git", "the value of Git")
+    await until(lambda: len(unit(running, "app", "graphs").drifts) == 2, "the report")
+    drift = unit(running, "app", "graphs").drifts[-1]
+    assert (drift.path, drift.manager, drift.operation, drift.live) == ("data.a", "tuner", "Apply", "tuned")
