@@ -75,8 +75,6 @@ class Owning:
         if not self._state.leave_out(whole.ref, found.left_out, whys=WHYS):
             return desired
         declared = self._state.declared(whole.ref)
-        if declared is not None and had != self._left(whole.ref):
-            self._look(declared[0])  # a question came or went, or a field is ours again
         sent = desired if declared is None else declared[1]
         if record.last_desired == desired.digest and had <= self._left(whole.ref):
             record.last_desired = sent.digest  # less of the same: what it is compared with was applied before

@@ -129,7 +129,8 @@ class UnitWork:
         return await self._settle(unit, plan, run, pruned)
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:
-        """Objects that left the watch were deleted or relabelled (ssa-live 33): read them, then decide."""
+        """Objects that left the watch were deleted or relabelled (ssa-live 33), and of some it has to be decided anew
+        whose their fields are: read them, then decide."""
         for desired in unit.objects:
             record = self._state.objects.get(desired.ref)
             if record is None or not record.suspect:
@@ -144,13 +145,14 @@ class UnitWork:
                 self._sightings.gone(unit.key, desired)
             else:
                 relabelled = (live["metadata"].get("labels") or {}).get(RECONCILER_LABEL) != self._state.reconciler
-                self._sightings.see(unit.key, desired, record, live, relabelled=relabelled)
+                self._sightings.see(unit.key, desired, record, live, relabelled=relabelled, at_work=True)
+                record.awaiting = record.resource_version  # events from before the read come after it
         return None
 
     def _see(self, desired: DesiredObject, record: ObjectRecord, live: Mapping[str, Any]) -> None:
         found = self._state.declared(desired.ref)
         if found is not None:
-            self._sightings.see(*found, record, live)
+            self._sightings.see(*found, record, live, at_work=True)
 
     def _paused_for(self, key: UnitKey, record: ParentRecord | None) -> float:
         """Seconds for which the break-glass annotation on the parent suspends repairs; 0 when it does not."""

@@ -440,7 +440,7 @@ async def test_s15_29_an_injected_certificate_stays_and_what_is_left_of_a_block_
     inject(plane, HOOKS, [{"op": "remove", "path": f"/metadata/managedFields/{place}"}])
     await until(lambda: ca_bundles(plane) == [ours] * 2, "the certificate of Git")
     await running.settled()
-    assert left(running) == []
+    await until(lambda: left(running) == [], "the status file to say so")
     inject(plane, HOOKS, [{"op": "remove", "path": "/metadata/finalizers"}])
     assert {w.method for w in running.writes("graphs")} <= {"PATCH", "DELETE"}
 
