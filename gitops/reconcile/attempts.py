@@ -43,6 +43,7 @@ class Attempt:
     problems: list[ObjectProblem] = field(default_factory=list)
     remarks: list[ObjectProblem] = field(default_factory=list)  # problems that leave nothing undone
     errors: list[ApiError] = field(default_factory=list)
+    asked: list[ObjectProblem] = field(default_factory=list)  # people are to decide; everything else goes on
     stopped: set[int] = field(default_factory=set)  # components with a failed object
     needs: set[Need] = field(default_factory=set)  # what would let it go on
     redefined: frozenset[ObjectRef] = frozenset()  # custom resources whose definition changes in this attempt
@@ -83,7 +84,7 @@ def conclude(
     attempt: Attempt, plan: UnitPlan, pruned: PruneReport, *, unit_state: UnitState, rng: random.Random
 ) -> UnitOutcome:
     """How the unit stands after the attempt."""
-    problems = (*attempt.problems, *attempt.remarks, *pruned.problems)
+    problems = (*attempt.problems, *attempt.remarks, *attempt.asked, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
         unit_state.note or "as declared",

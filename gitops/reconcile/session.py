@@ -39,6 +39,7 @@ from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
+from gitops.reconcile.scalers import scalers_watch
 from gitops.reconcile.secret_sources import SOURCES, SecretSources
 from gitops.reconcile.serving import Place, Serving, slices_watch
 from gitops.reconcile.sightings import Sightings
@@ -149,6 +150,7 @@ class Session:
         self._lacking: set[Watch] = set()  # watched because some wait for what nobody declares
         self._children: set[Watch] = set()
         self._slices: Watch | None = None
+        self._scalers: Watch | None = None
         self.serving = Serving(self._applier)
         self.server_version = ""
         self._told_standby = ""
@@ -303,11 +305,13 @@ class Session:
         }
         self._slices = slices_watch(units)
         unlisted = self.secrets.assigned()
+        assignment = self._state.assignment
+        self._scalers = scalers_watch(assignment.units.values() if assignment is not None else ())
         kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
         if self.secrets.pending:
             kinds.discard(SECRET)  # copies that are there would be taken for nobody's: their sources first
         wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
-        self._declared = wanted if self._slices is None else wanted | {self._slices}
+        self._declared = wanted | {watch for watch in (self._slices, self._scalers) if watch is not None}
         if self.secrets.needed:
             if unlisted:
                 self._watches.drop(SOURCES)
@@ -358,6 +362,8 @@ class Session:
                 self._watch()
             elif self._state.kinds() != known:
                 self._watch()
+        if watch == self._scalers:
+            self.sightings.owning.scaled(event)
         if watch == self._slices:
             place = self.serving.event(event)
             if place is not None:
@@ -418,6 +424,9 @@ class Session:
         self._seen.set()
         if watch == DEFINITIONS and sight is Sight.SYNCED and self._definitions_moved():
             self.facts.look_soon()
+        if watch == self._scalers:
+            self.sightings.owning.scalers_known(sight is not Sight.UNKNOWN)
+            self._wake_unseen()
         if watch.selector != self._selector:
             return
         if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
@@ -425,6 +434,11 @@ class Session:
                 record.suspect = record.suspect or (record.gvk == watch.gvk and bool(record.uid))
         for key, unit in self._state.wanted.items():
             if any(o.gvk == watch.gvk for o in unit.objects):
+                self.queue.poke(key)
+
+    def _wake_unseen(self) -> None:
+        for key, unit in self._state.units.items():
+            if unit.outcome.state in (SyncState.PENDING, SyncState.RETRYING):
                 self.queue.poke(key)
 
     def _on_definition(self) -> None:
@@ -488,7 +502,19 @@ class Session:
             error = self._watches.error(watch)
             sentence = f"{watch.gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
             return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
-        return None
+        return self._unseen_scalers()
+
+    def _unseen_scalers(self) -> UnitOutcome | None:
+        """Whose a number of replicas is would be decided without them, and scaling what nobody owns leaves no trace in
+        managedFields. Only where we may not look it has to be decided all the same."""
+        watch = self._scalers
+        if watch is None or self._watches.sight(watch) is not Sight.UNKNOWN:
+            return None
+        error = self._watches.error(watch)
+        if error is not None and error.cls is ErrorClass.FORBIDDEN:
+            return None
+        sentence = "autoscalers are not listed yet" + (f": {error}" if error else "")
+        return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
 
     def _stage_of(self, gvk: GroupVersionKind) -> Stage:
         return stage_of(gvk, self._context.registry)

@@ -252,7 +252,13 @@ class FakeCluster:
         return Listing(tuple(self.definitions), "1")
 
     async def apply(
-        self, obj: DesiredObject, *, dry_run: bool = False, namespace: str | None = None, uid: str | None = None
+        self,
+        obj: DesiredObject,
+        *,
+        dry_run: bool = False,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> ApplyOutcome:
         verb = "dry-run" if dry_run else "apply"
         error = self._called(verb, obj.ref, obj.gvk)
@@ -261,6 +267,8 @@ class FakeCluster:
             self.places[obj.ref.name] = namespace
         if error is None and uid and (before is None or before["metadata"]["uid"] != uid):
             error = ApiError(ErrorClass.STALE, 409, "Conflict", "uid mismatch")
+        if error is None and resource_version and before and before["metadata"]["resourceVersion"] != resource_version:
+            error = ApiError(ErrorClass.STALE, 409, "Conflict", "resourceVersion mismatch")
         if error is not None:
             return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=ApplyResult.ERROR, error=error, dry_run=dry_run)
         result = ApplyResult.CREATED if before is None or namespace else ApplyResult.CONFIGURED
