@@ -15,6 +15,9 @@ ALLOW_DELETE = "gitops/allow-delete"
 """`"true"`: an object that holds data may be pruned. The only one that is sent, since it is read from the live object
 once its declaration is gone."""
 
+RECREATE = "gitops/recreate"
+"""`"true"`: when a field changes that the API server does not let change, the object may be deleted and made again."""
+
 _REFERENCE = re.compile(r"([A-Z][A-Za-z0-9]*)((?:\.[a-z0-9][-a-z0-9.]*)?)((?:/[^/\s,]+){1,2})\Z")
 _LONGEST = 4096
 
@@ -44,6 +47,7 @@ class Wishes:
 
     depends_on: tuple[Dependency, ...] = ()
     allow_credential_like: bool = False
+    recreate: bool = False
     problems: tuple[tuple[str, str], ...] = field(default=())  # (annotation, what is wrong with it)
 
 
@@ -51,18 +55,20 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
     """Read our annotations; what is malformed is reported, never raised (cases.md X07)."""
     problems: list[tuple[str, str]] = []
     depends_on: tuple[Dependency, ...] = ()
-    allow = False
+    allow = recreate = False
     for key in sorted(annotations):
         try:
             if key == DEPENDS_ON:
                 depends_on = parse_dependencies(annotations[key])
             elif key == ALLOW_CREDENTIAL_LIKE:
                 allow = _truth(annotations[key])
+            elif key == RECREATE:
+                recreate = _truth(annotations[key])
             elif key == ALLOW_DELETE:
                 _truth(annotations[key])
         except BadAnnotationError as error:
             problems.append((key, str(error)))
-    return Wishes(depends_on, allow, tuple(problems))
+    return Wishes(depends_on, allow, recreate, tuple(problems))
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:

@@ -18,6 +18,7 @@ from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
+from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.state import ClusterState
 
 _log = logging.getLogger(__name__)
@@ -26,8 +27,9 @@ _log = logging.getLogger(__name__)
 class Preflight:
     """Dry-runs and adoptions of one cluster. `may_write` is False as soon as another daemon may be writing."""
 
-    def __init__(self, state: ClusterState, *, may_write: Callable[[], bool]) -> None:
+    def __init__(self, state: ClusterState, recreator: Recreator, *, may_write: Callable[[], bool]) -> None:
         self._state = state
+        self._recreator = recreator
         self._may_write = may_write
 
     async def run(self, run: Attempt, steps: list[Apply]) -> None:
@@ -56,7 +58,7 @@ class Preflight:
             return created
         # What it waits for may be in this very unit: the apply in its stage decides.
         if error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
-            run.fail(desired, error)
+            await self._recreator.refused(run, step, error)
         return False
 
     async def _take_over(self, run: Attempt, desired: DesiredObject) -> None:
