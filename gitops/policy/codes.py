@@ -408,16 +408,17 @@ NOT_EXPLICIT = define(
 )
 ONCE_ONLY = define(
     "GO4525",
-    E,
+    I,
     "A kind that does its work once, every time it is made",
-    "Make it with kubectl, and declare here what comes out of it.",
+    "It is made once and never again under this name, whatever becomes of it. Give it a new name to have it made again.",
     example="`kind: DynamoGraphDeploymentRequest`",
 )
 TRIGGER = define(
     "GO4526",
-    E,
+    I,
     "A field that starts something instead of describing a state",
-    "Take it out of the manifest. Change something that is part of the state, or start it with kubectl.",
+    "Each value is sent once, when Git changes it on an object that lives, never to a new object. It is no part of what "
+    "is compared: whoever sets it on the cluster causes no drift.",
     example="`spec: {restart: {id: again}}` in a DynamoGraphDeployment",
 )
 NEEDS_NEW_OBJECT = define(
