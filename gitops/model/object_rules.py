@@ -129,7 +129,7 @@ class OnceOnlyKind(KindRule):
 
 class TriggerField(KindRule):
     """A field that starts something whenever its value changes. It describes no state, so each value is sent once, when
-    Git changes it on an object that lives: the next cluster or a recreated object would start it again, or refuse it."""
+    Git changes it on an object that lives: the next cluster or a new object would start it again, or refuse it."""
 
     path: Checked[PlainPath]
     message: Checked[Sentence]

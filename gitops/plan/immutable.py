@@ -61,6 +61,8 @@ def sentence(desired: DesiredObject, fields: Sequence[str], *, why_not: str = ""
     although its author allows it."""
     more = f" (and {len(fields) - MOST_NAMED} more)" if len(fields) > MOST_NAMED else ""
     what = f"{', '.join(fields[:MOST_NAMED])}{more} cannot change while the object lives: it has to be made anew"
+    if desired.handling.once:
+        why_not = "it does its work each time it is made: give it a new name"
     if why_not:
         return f"{what}; {why_not}"
     kind = desired.ref.group_kind
@@ -73,10 +75,10 @@ def sentence(desired: DesiredObject, fields: Sequence[str], *, why_not: str = ""
     return f"{what}; delete it, or annotate it with {consent} to have that done"
 
 
-def forbidden(desired: DesiredObject) -> str:
-    """Why an object is not deleted to be made anew, whatever its live state; "" when its declaration allows it."""
-    if desired.handling.once:
-        return "it does its work each time it is made; give it a new name"
-    if desired.ref.group_kind in NEVER or not desired.handling.recreate:
-        return "not allowed"
-    return ""
+def recreates(desired: DesiredObject) -> bool:
+    """Does its declaration allow that it is deleted to be made anew?"""
+    kind = desired.ref.group_kind
+    if not desired.handling.recreate or desired.handling.once or kind in NEVER:
+        return False
+    annotations: dict[str, str] = desired.body["metadata"].get("annotations", {})
+    return kind not in DATA_KINDS or annotations.get(ALLOW_DELETE) == "true"

@@ -73,8 +73,8 @@ class Recreator:
     def _allowed(self, run: Attempt, step: Apply, live: dict[str, Any]) -> tuple[Recreation | None, str]:
         """The recreation; or None and why not, "" when its declaration does not ask for it."""
         desired, uid = step.object, str(live["metadata"]["uid"])
-        if immutable.forbidden(desired):
-            return None, immutable.forbidden(desired) if desired.handling.once else ""
+        if not immutable.recreates(desired):
+            return None, ""
         if step.reason is Reason.DRIFT:
             return None, "somebody else made it so, and only what Git changes is made anew by itself"
         if once.recreated(run.words, desired, uid):

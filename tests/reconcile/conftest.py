@@ -45,7 +45,12 @@ CLUSTER = ClusterName("a")
 KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", CLUSTER)
 WALL = 1_800_000_000.0
 
-API_VERSIONS = {"Deployment": "apps/v1", "NIMCache": "apps.nvidia.com/v1alpha1", "Gadget": "test.example/v1"}
+API_VERSIONS = {
+    "Deployment": "apps/v1",
+    "DynamoGraphDeployment": "nvidia.com/v1beta1",
+    "NIMCache": "apps.nvidia.com/v1alpha1",
+    "Gadget": "test.example/v1",
+}
 CLUSTER_SCOPED = {"Namespace"}
 SERVER_METADATA = ("uid", "resourceVersion", "generation", "managedFields", "deletionTimestamp", "finalizers")
 
