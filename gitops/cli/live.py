@@ -24,6 +24,7 @@ from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import NAMESPACE
 from gitops.plan.compiling import Compiler
+from gitops.plan.immutable import recreates
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
 from gitops.plan.units import Compilation, DesiredObject
@@ -188,7 +189,8 @@ class _Cluster:
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
         if change is Change.UPDATE:
             before = earlier_state(body, live, compared)
-            update = Update(self.name, desired.ref, before, body, desired.provenance, key.workload, live)
+            allowed = recreates(desired)
+            update = Update(self.name, desired.ref, before, body, desired.provenance, key.workload, live, allowed)
             self.updates.append(update)
         return ObjectChange(desired.ref, change, source, compared.differences)
 

@@ -44,8 +44,6 @@ def gate(
         versions = sorted(g.version for g in allowed if g.group_kind == item.gvk.group_kind)
         if kind is None and rules and not without:
             pass
-        elif kind is None and context.registry.rules_of(item.gvk.group_kind).once_only:
-            pass  # refused wherever it is, with its own reason
         elif kind is None and versions:
             message = f"{item.gvk} is not allowed; use version {' or '.join(versions)}"
             say(policy_codes.VERSION_REFUSED, message, item, "apiVersion")

@@ -75,13 +75,16 @@ def plan_unit(
     record: ParentRecord | None,
     observed: Mapping[ObjectRef, Observed],
     may_prune: bool = True,
+    made: Collection[ObjectRef] = (),
 ) -> UnitPlan:
-    """What is to be done for a unit that is declared."""
+    """What is to be done for a unit that is declared. Of a once-only kind, objects in `made` are not made again."""
     have = record or ParentRecord(unit.key)
     known = have.content_key == unit.content_key
     applies: list[Apply] = []
     suppressed: list[Apply] = []
     for desired in unit.objects:
+        if desired.handling.once and desired.ref not in observed and desired.ref in made:
+            continue
         step = _step(desired, observed.get(desired.ref), known=known)
         if step is not None:
             (applies if _allowed(unit.mode, step.reason) else suppressed).append(step)
@@ -157,12 +160,13 @@ def plan_removal(record: ParentRecord) -> UnitPlan:
 
 def _step(desired: DesiredObject, seen: Observed | None, *, known: bool) -> Apply | None:
     if seen is None:
-        return Apply(desired, Reason.DRIFT if known else Reason.CREATE)
+        return Apply(desired, Reason.DRIFT if known and not desired.handling.once else Reason.CREATE)
     if seen.deleting or seen.applied == desired.digest:
         return None
     if seen.last_desired == desired.digest:
         return Apply(desired, Reason.DRIFT, uid=seen.uid)
-    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN)
+    uid = seen.uid if desired.handling.once else ""
+    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN, uid=uid)
 
 
 def _allowed(mode: Mode, reason: Reason) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import UnitKey, WorkloadRef
+from gitops.plan.immutable import recreates
 from gitops.plan.units import Compilation, Unit
 from gitops.policy import codes
 from gitops.policy.registry import OperatorRegistry
@@ -37,7 +38,16 @@ def _updates(before: Compilation, after: Compilation) -> Iterator[Update]:
         for desired in unit.objects:
             was = known.get(desired.ref)
             if was is not None and was.digest != desired.digest:
-                yield Update(key.cluster, desired.ref, was.body, desired.body, desired.provenance, key.workload)
+                recreate = recreates(desired)
+                yield Update(
+                    key.cluster,
+                    desired.ref,
+                    was.body,
+                    desired.body,
+                    desired.provenance,
+                    key.workload,
+                    recreate=recreate,
+                )
 
 
 def _changed_bases(before: Compilation, after: Compilation) -> Iterator[Finding]:

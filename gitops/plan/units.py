@@ -52,6 +52,27 @@ class Mode(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Trigger:
+    """A field that starts something when its value changes. It describes no state, so it is no part of the payload:
+    each value is sent once, beside it (gitops/plan/once.py). `value` is canonical JSON."""
+
+    path: tuple[str, ...]
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What is special about writing an object: nothing about most."""
+
+    triggers: tuple[Trigger, ...] = ()
+    once: bool = False  # it does its work once: never made again when it is gone
+    recreate: bool = False  # its author allows that it is deleted and made again for an immutable field
+
+
+PLAIN = Handling()
+
+
+@dataclass(frozen=True, slots=True)
 class DesiredObject:
     """One merged, validated object exactly as it is sent.
 
@@ -69,6 +90,7 @@ class DesiredObject:
     component: int = 0  # index of the failure domain within the unit
     depends_on: tuple[ObjectRef, ...] = ()  # objects of the unit that its author wants applied before
     after_ready: tuple[ObjectRef, ...] = ()  # objects of the unit that must be ready before it is applied
+    handling: Handling = PLAIN
 
     @property
     def body(self) -> dict[str, Any]:

@@ -34,6 +34,15 @@ LEASE_LOOK = 1.0
 """Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recreation:
+    """An object to be deleted, as it was read, so that it is made anew."""
+
+    object: DesiredObject
+    uid: str
+    resource_version: str
+
+
 @dataclass(slots=True)
 class Attempt:
     """What happened so far in one run of a unit's work. `applier` makes its calls."""
@@ -49,11 +58,14 @@ class Attempt:
     redefined: frozenset[ObjectRef] = frozenset()  # custom resources whose definition changes in this attempt
     applied: int = 0
     repaired: int = 0
+    started: int = 0  # triggers that were sent
     adopted: list[str] = field(default_factory=list)
     look_again: bool = False
     interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
     paused: bool = False  # by the break-glass annotation
     retry_after: float | None = None
+    words: dict[str, str] = field(default_factory=dict)  # what was done once (gitops/plan/once.py), as it is now
+    recreations: list[Recreation] = field(default_factory=list)
 
     def stops(self, step: Apply) -> bool:
         """Whether it stays undone because of others of its component. A repair never does."""
@@ -79,6 +91,16 @@ class Attempt:
         self.errors.append(ApiError(ErrorClass.REFUSED, reason="Refused", message=message))
         self.problems.append(ObjectProblem(desired.ref, SyncState.REFUSED, message))
 
+    def needs_recreate(self, desired: DesiredObject, message: str, error: ApiError) -> None:
+        self.stopped.add(desired.component)
+        self.errors.append(error)
+        self.problems.append(ObjectProblem(desired.ref, SyncState.NEEDS_RECREATE, message))
+
+    def waits(self, desired: DesiredObject, message: str) -> None:
+        """Until something else has come to its end, of which an event tells."""
+        self.stopped.add(desired.component)
+        self.problems.append(ObjectProblem(desired.ref, SyncState.WAITING, message))
+
 
 def conclude(
     attempt: Attempt, plan: UnitPlan, pruned: PruneReport, *, unit_state: UnitState, rng: random.Random
@@ -92,6 +114,7 @@ def conclude(
         _next_look(attempt, pruned, number=unit_state.attempts + 1, rng=rng),
         applied=attempt.applied,
         repaired=attempt.repaired,
+        started=attempt.started,
         pruned=len(pruned.deleted),
         previews=tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed),
         needs=frozenset(attempt.needs),

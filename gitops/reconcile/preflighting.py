@@ -22,6 +22,7 @@ from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.gating import settled
 from gitops.reconcile.owning import Owning
+from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.state import ClusterState
 
 _log = logging.getLogger(__name__)
@@ -30,8 +31,11 @@ _log = logging.getLogger(__name__)
 class Preflight:
     """Dry-runs and adoptions of one cluster. `may_write` is False as soon as another daemon may be writing."""
 
-    def __init__(self, state: ClusterState, *, owning: Owning, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self, state: ClusterState, recreator: Recreator, *, owning: Owning, may_write: Callable[[], bool]
+    ) -> None:
         self._state = state
+        self._recreator = recreator
         self._owning = owning
         self._may_write = may_write
 
@@ -66,7 +70,7 @@ class Preflight:
             error = await self._with_leftovers(run, desired, error)
         # What it waits for may be in this very unit: the apply in its stage decides.
         if error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
-            run.fail(desired, error)
+            await self._recreator.refused(run, step, error)
         return False
 
     async def _take_over(self, run: Attempt, desired: DesiredObject) -> None:

@@ -15,6 +15,7 @@ from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.parents import read_parent
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
+from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
 from gitops.plan.units import DesiredObject
 from gitops.readiness.evaluating import foresee
@@ -171,9 +172,15 @@ class Sightings:
         self._state.by_uid.pop(record.uid, None)
         kept = self._state.record(desired)
         kept.heat, kept.drifted_at = record.heat, record.drifted_at
-        if not record.deleting or self._state.unit(key) is not None:
+        if not (desired.handling.once or self._is_recreating(key, record)) and (
+            not record.deleting or self._state.unit(key) is not None
+        ):
             self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
         self._touched(key)
+
+    def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
+        parent = self._state.parents.get(key)
+        return parent is not None and once.is_recreating(dict(parent.satisfied), record.ref, record.uid)
 
     def absorb(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         """The answer to our own apply is the new baseline; then whatever arrived meanwhile."""

@@ -79,6 +79,7 @@ class UnitState:
     status: UnitStatus | None = None
     memory: UnitMemory = field(default_factory=UnitMemory)
     note: str = ""  # something to tell although all is as declared
+    begun: set[ObjectRef] = field(default_factory=set)  # once-only objects whose making this daemon began
     fused: str = ""  # the sentence of a blown fuse; deletions wait for consent
 
 

@@ -17,6 +17,7 @@ from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
+from gitops.plan import once
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Apply, Level, Reason, UnitPlan, course, plan_unit, settled_members, unjudgeable
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
@@ -27,6 +28,7 @@ from gitops.reconcile.others_fields import questions
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
+from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.removing import Remover
 from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
@@ -61,8 +63,9 @@ class UnitWork:
         self._may_write = may_write
         self.gate = Gate(state, context)
         self._owning = sightings.owning
-        self._preflight = Preflight(state, owning=sightings.owning, may_write=may_write)
-        self._writer = Writer(state, context=context, sightings=sightings, may_write=may_write)
+        self._recreator = Recreator(state, context.registry, may_write=may_write)
+        self._preflight = Preflight(state, self._recreator, owning=sightings.owning, may_write=may_write)
+        self._writer = Writer(state, self._recreator, context=context, sightings=sightings, may_write=may_write)
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
     async def run(self, key: UnitKey) -> UnitOutcome:
@@ -106,24 +109,40 @@ class UnitWork:
         if current is None:
             return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
         unit = current
+        observed = self._state.observed(unit.objects)
+        before = record or ParentRecord(unit.key)
+        look = once.Look(dict(before.satisfied))
+        if unit.mode is not Mode.PAUSED:
+            look = once.look(unit.objects, before, observed, begun=unit_state.begun)
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
-            observed=self._state.observed(unit.objects),
+            observed=observed,
             may_prune=not unit_state.fused,
+            made=look.made,
         )
-        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None, words=look.words)
         self._secrets.tell(run)
         run.asked = questions(self._state, unit)
+        run.problems += (ObjectProblem(ref, SyncState.BLOCKED, sentence) for ref, sentence in look.problems)
+        self._tell_recreations(run)
         steps = self._uncontested(plan, run)
-        if plan.write_ahead is not None:
+        if plan.write_ahead is not None or self._unsaid(run, plan.record):
             if not self._may_write():
                 return interrupted()
-            stored = await self._parents.write(self._named(plan, unit))
+            stored = await self._store(run, self._named(plan, unit))
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
-            plan = replace(plan, record=self._keep(stored))
+            plan = replace(plan, record=stored)
+        run.redefined = unjudgeable(steps)
+        await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
+        stored = await self._begin(run, plan.record, steps)
+        if isinstance(stored, ApiError):
+            return await self._no_parent(unit.key, stored)
+        plan = replace(plan, record=stored)
         await self._apply(run, steps)
+        for trigger in look.due:
+            await self._writer.start(run, trigger)
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
@@ -133,10 +152,7 @@ class UnitWork:
         return await self._settle(unit, plan, run, pruned)
 
     async def _apply(self, run: Attempt, steps: list[Apply]) -> None:
-        """Dry-run what can be judged already, then apply: first what everything needs, then the components side by
-        side, so that none waits for another."""
-        run.redefined = unjudgeable(steps)
-        await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
+        """First what everything needs, then the components side by side, so that none waits for another."""
         way = course(steps)
         for level in way.shared:
             await self._apply_level(run, level)
@@ -154,6 +170,44 @@ class UnitWork:
             level = tuple(step for step, passes in zip(level, passed, strict=True) if passes)
             await self._preflight.run(run, [s for s in level if s.object.ref in run.redefined and not run.stops(s)])
         await asyncio.gather(*(self._writer.apply(run, step) for step in level))
+
+    async def _begin(self, run: Attempt, record: ParentRecord, steps: list[Apply]) -> ParentRecord | ApiError:
+        """What may be begun only once is said in the parent before; then objects that are made anew are deleted."""
+        made = [s.object for s in steps if s.reason is Reason.CREATE and s.object.handling.once]
+        made = [o for o in made if o.component not in run.stopped]
+        for desired in made:
+            run.words |= once.making(desired, once.BEGUN)
+        for each in run.recreations:
+            run.words |= once.recreating(each.object, each.uid)
+        if not (made or run.recreations):
+            return record
+        if not self._may_write():
+            run.interrupted = True
+            return record
+        if self._unsaid(run, record):
+            stored = await self._store(run, record)
+            if isinstance(stored, ApiError):
+                return stored
+            record = stored
+        self._state.units[run.unit.key].begun.update(o.ref for o in made)
+        for each in run.recreations:
+            await self._recreator.delete(run, each)
+        return record
+
+    def _tell_recreations(self, run: Attempt) -> None:
+        """Objects that are on their way out because we make them anew: an event tells when they are gone."""
+        for desired in run.unit.objects:
+            live = self._state.objects.get(desired.ref)
+            if live is not None and live.deleting and once.is_recreating(run.words, desired.ref, live.uid):
+                run.waits(desired, "it is being deleted to be made anew")
+
+    def _unsaid(self, run: Attempt, record: ParentRecord) -> bool:
+        """Is something to be remembered that the parent does not say yet?"""
+        return run.unit.mode is not Mode.PAUSED and not run.words.items() <= dict(record.satisfied).items()
+
+    async def _store(self, run: Attempt, record: ParentRecord) -> ParentRecord | ApiError:
+        stored = await self._parents.write(replace(record, satisfied=once.remembered(run.words)))
+        return stored if isinstance(stored, ApiError) else self._keep(stored)
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:
         """Objects that left the watch were deleted or relabelled (ssa-live 33), and of some it has to be decided anew
@@ -235,6 +289,7 @@ class UnitWork:
             members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
             namespace=unit.namespace,
         )
+        settled = replace(settled, satisfied=once.remembered(run.words, {m.ref for m in settled.members}))
         if not left and pruned.complete and plan.record.content_key != unit.content_key:
             adopted = f"adopted {', '.join(sorted(run.adopted)[:10])}" if run.adopted else ""
             unit_state.note = _changed_in_place(plan.record, unit) or adopted

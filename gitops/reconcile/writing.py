@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
 from gitops.cluster.errors import ErrorClass
 from gitops.model.identity import ObjectRef
+from gitops.plan import once
+from gitops.plan.once import Due
 from gitops.plan.planning import Apply, Reason
-from gitops.reconcile.attempts import Attempt
+from gitops.reconcile.attempts import Attempt, state_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.gating import settled
+from gitops.reconcile.outcomes import ObjectProblem, SyncState
+from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import Repair
+
+_log = logging.getLogger(__name__)
 
 
 class Writer:
     """Applies objects of one cluster. `may_write` is False as soon as another daemon may be writing."""
 
     def __init__(
-        self, state: ClusterState, *, context: Context, sightings: Sightings, may_write: Callable[[], bool]
+        self,
+        state: ClusterState,
+        recreator: Recreator,
+        *,
+        context: Context,
+        sightings: Sightings,
+        may_write: Callable[[], bool],
     ) -> None:
         self._state = state
+        self._recreator = recreator
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
@@ -74,11 +88,42 @@ class Writer:
         if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and (step.uid or pinned):
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
         self._sightings.absorb(desired, record, outcome)
-        run.fail(desired, outcome.error)
+        if desired.handling.once and step.reason is Reason.CREATE and outcome.error.cls is not ErrorClass.UNREACHABLE:
+            run.words = once.unmade(run.words, desired.ref)
+        await self._recreator.refused(run, step, outcome.error)
+
+    async def start(self, run: Attempt, due: Due) -> None:
+        """Send a trigger to its object, after whatever was to be applied of that."""
+        desired, ref = due.object, due.object.ref
+        if desired.component in run.stopped or run.look_again or run.interrupted:
+            return
+        if not self._may_write():
+            run.interrupted = True
+            return
+        found, record = self._state.declared(ref), self._state.objects.get(ref)
+        if found is None or found[1].handling != desired.handling:
+            run.look_again = True
+            return
+        if record is None or record.uid != due.uid:
+            run.words |= once.satisfied(run.words, ref, due.trigger)  # made anew meanwhile
+            return
+        error = (await run.applier.start(desired, due.trigger, uid=due.uid)).error
+        if error is None:
+            run.started += 1
+            run.words |= once.satisfied(run.words, ref, due.trigger)
+            _log.info("started %s of %s", due.place, ref)
+            return
+        if error.cls in (ErrorClass.STALE, ErrorClass.GONE):
+            record.suspect = True
+        state = SyncState.WAITING if error.cls is ErrorClass.DENIED else state_of(error)
+        run.errors.append(error)
+        run.problems.append(ObjectProblem(ref, state, f"{due.place} is not sent yet: {error}"))
 
     def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object
         run.applied += 1
+        if desired.handling.once:
+            run.words |= once.making(desired, once.MADE)
         if step.reason is Reason.DRIFT:
             run.repaired += 1
             record.heat = record.heat.heated(self._context.clock(), self._context.options.fights)

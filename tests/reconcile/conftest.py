@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -31,7 +32,7 @@ from gitops.model.identity import (
 from gitops.overlays.provenance import Provenance
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Consent
-from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, DesiredObject, Stage, Unit
+from gitops.plan.units import PART_OF_LABEL, PLAIN, RECONCILER_LABEL, DesiredObject, Handling, Stage, Unit
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
@@ -44,7 +45,12 @@ CLUSTER = ClusterName("a")
 KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", CLUSTER)
 WALL = 1_800_000_000.0
 
-API_VERSIONS = {"Deployment": "apps/v1", "NIMCache": "apps.nvidia.com/v1alpha1", "Gadget": "test.example/v1"}
+API_VERSIONS = {
+    "Deployment": "apps/v1",
+    "DynamoGraphDeployment": "nvidia.com/v1beta1",
+    "NIMCache": "apps.nvidia.com/v1alpha1",
+    "Gadget": "test.example/v1",
+}
 CLUSTER_SCOPED = {"Namespace"}
 SERVER_METADATA = ("uid", "resourceVersion", "generation", "managedFields", "deletionTimestamp", "finalizers")
 
@@ -119,6 +125,7 @@ class Kit:
         stage: Stage = Stage.CONFIG,
         component: int = 0,
         depends_on: tuple[ObjectRef, ...] = (),
+        handling: Handling = PLAIN,
         **parts: Any,
     ) -> DesiredObject:
         body = self.body(name, kind, key=key, namespace=namespace, **(parts or {"data": {"level": "info"}}))
@@ -135,6 +142,7 @@ class Kit:
             Stage.NAMESPACE if kind == "Namespace" else stage,
             component,
             depends_on,
+            handling=handling,
         )
 
     def live(
@@ -222,6 +230,7 @@ class FakeCluster:
         self.faults: dict[tuple[str, str], ApiError] = {}
         self.before: Callable[[str, str], None] = lambda verb, name: None
         self.places: dict[str, str | None] = {}  # name → namespace that its dry run was sent to
+        self.propagations: list[str] = []
         self.admit: Callable[[Json], None] = lambda live: None
         self.finalizers: tuple[str, ...] = ()
         self.served: list[GroupVersionKind] | None = None  # None: whatever is asked for
@@ -310,6 +319,20 @@ class FakeCluster:
         result = ApplyResult.UNCHANGED if adopting.fold(live, manager=MANAGER) is None else ApplyResult.CONFIGURED
         return ApplyOutcome(ref=ref, gvk=gvk, result=ApplyResult.ERROR if error else result, error=error)
 
+    async def start(self, obj: DesiredObject, trigger: Any, *, uid: str) -> ApplyOutcome:
+        error = self._called("start", obj.ref)
+        before = self.objects.get(obj.ref)
+        if error is None and (before is None or before["metadata"]["uid"] != uid):
+            error = ApiError(ErrorClass.STALE, 409, "Conflict", "uid mismatch")
+        if error is None and before is not None:
+            holder = before
+            for part in trigger.path[:-1]:
+                holder = holder.setdefault(part, {})
+            holder[trigger.path[-1]] = json.loads(trigger.value)
+        return ApplyOutcome(
+            ref=obj.ref, gvk=obj.gvk, result=ApplyResult.ERROR if error else ApplyResult.CONFIGURED, error=error
+        )
+
     async def forget_before(self, outcome: ApplyOutcome) -> ApplyOutcome:
         return outcome
 
@@ -331,9 +354,11 @@ class FakeCluster:
         *,
         uid: str,
         resource_version: str,
+        propagation: str = "Background",
         wanted: Callable[[], bool] | None = None,
     ) -> DeleteOutcome:
         error = self._called("delete", ref)
+        self.propagations.append(propagation)
         if error is None and wanted is not None and not wanted():
             error = ApiError(ErrorClass.STALE, message="not wanted any more")
         if error is not None:
