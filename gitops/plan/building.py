@@ -22,9 +22,9 @@ from gitops.model.kinds import NAMESPACE
 from gitops.overlays.provenance import Provenance
 from gitops.plan import codes
 from gitops.plan.ordering import order
-from gitops.plan.references import Node
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.patching import MergedObject
+from gitops.plan.references import Node
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject
 from gitops.policy.annotations import Dependency
 from gitops.policy.objects import judge

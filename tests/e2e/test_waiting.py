@@ -252,7 +252,7 @@ async def test_o06_a_webhook_comes_when_its_deployment_is_ready_and_goes_first(
     assert plane.get(hook) is None
     assert f"waiting for Deployment.apps {namespace}/gate to be ready" in unit(running, "gate").outcome.sentence
     running.clear()
-    counts = {name: 1 for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")}
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
     condition = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "ready"}
     status = {"observedGeneration": plane.get(gate)["metadata"]["generation"], "conditions": [condition], **counts}
     plane.request("PATCH", f"{gate}/status", {"status": status}, content_type="application/merge-patch+json")
