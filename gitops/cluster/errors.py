@@ -125,6 +125,8 @@ SCHEMA_LOOKS = 2
 
 SCHEMA_MISMATCH = "SchemaMismatch"
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
+DELETING = "Deleting"
+"""Our reason where an apply was answered with an object that is on its way out."""
 
 
 def classify(

@@ -33,6 +33,7 @@ from gitops.plan.pruning import blown_fuses
 from gitops.plan.units import RECONCILER_LABEL, Stage
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.own_namespaces import OwnNamespaces
@@ -117,8 +118,9 @@ class Session:
             rng=context.rng,
         )
         self.secrets = SecretSources(state, look=lambda key: self._look(key, urgent=False))
+        contents = NamespaceContents(connection, self._discovery)
         pruner = Pruner(
-            NamespaceContents(connection, self._discovery),
+            contents,
             reconciler=state.reconciler,
             stage_of=self._stage_of,
             may_write=self.may_write,
@@ -131,6 +133,7 @@ class Session:
             context=context,
             sightings=self.sightings,
             secrets=self.secrets,
+            endings=Endings(state, contents),
             may_write=self.may_write,
         )
         self.queue: SerialWork[UnitKey] = SerialWork(

@@ -21,6 +21,7 @@ from gitops.plan.planning import Apply, Level, Reason, UnitPlan, course, plan_un
 from gitops.plan.units import RECONCILER_LABEL, Mode, Stage, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.gating import Gate
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
@@ -48,10 +49,12 @@ class UnitWork:
         context: Context,
         sightings: Sightings,
         secrets: SecretSources,
+        endings: Endings,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
         self._secrets = secrets
+        self._endings = endings
         self._applier = applier
         self._parents = parents
         self._context = context
@@ -102,7 +105,7 @@ class UnitWork:
         )
         run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
         self._secrets.tell(run)
-        steps = self._uncontested(plan, run)
+        steps = await self._endings.possible(run, self._uncontested(plan, run))
         if plan.write_ahead is not None:
             if not self._may_write():
                 return interrupted()
