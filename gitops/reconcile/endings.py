@@ -20,6 +20,9 @@ from gitops.reconcile.waiting import Need, Till
 LOOK_AGAIN = 15.0
 """Seconds until it is looked who holds the namespace now; its end is an event."""
 
+LOOK_SOON = 1.0
+"""The same while nobody is known to."""
+
 
 class Endings:
     def __init__(self, state: ClusterState, contents: NamespaceContents) -> None:
@@ -43,6 +46,6 @@ class Endings:
                 message = f"it is being deleted{', ' * bool(held)}{held}; made anew when it is gone"
                 run.problems.append(ObjectProblem(desired.ref, SyncState.WAITING, message))
                 run.needs.add(Need(desired.ref, Till.GONE))
-                run.retry_after = LOOK_AGAIN
+                run.retry_after = LOOK_AGAIN if held else LOOK_SOON
             ending.add(desired.ref.name)
         return [s for s in steps if s.object.ref.namespace not in ending]
