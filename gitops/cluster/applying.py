@@ -17,7 +17,7 @@ import msgspec
 from gitops.cluster import adopting, fields
 from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
-from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.errors import DELETING, ApiError, ErrorClass, RequestFailed
 from gitops.cluster.objects import Objects, complete, incomplete
 from gitops.cluster.payloads import as_yaml
 from gitops.cluster.values import holds
@@ -155,7 +155,7 @@ class Applier(Objects):
                 error=ApiError(
                     ErrorClass.WAITING,
                     response.status,
-                    "Deleting",
+                    DELETING,
                     f"{obj.ref} is being deleted",
                     waits_for=f"end of the deletion of {obj.ref}",
                 ),

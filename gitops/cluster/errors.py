@@ -127,6 +127,8 @@ SCHEMA_MISMATCH = "SchemaMismatch"
 STORAGE_STARTING = "StorageStarting"
 """For some milliseconds after a definition changed. It comes as 429, but nobody is asked to spare the cluster."""
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
+DELETING = "Deleting"
+"""Our reason where an apply was answered with an object that is on its way out."""
 
 
 def classify(

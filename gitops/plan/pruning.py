@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gitops.model.identity import GroupKind, ObjectRef, UnitKey
+from gitops.model.identity import GroupKind, ObjectRef, UnitKey, WorkloadKind
 from gitops.model.kinds import DEFINITION
 from gitops.plan.parents import Member
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
@@ -117,6 +117,17 @@ class FuseLimits:
     share_floor: int = 4
 
 
+TEMPLATE_KINDS: frozenset[GroupKind] = frozenset(
+    {
+        GroupKind("", "ResourceQuota"),
+        GroupKind("", "LimitRange"),
+        GroupKind("networking.k8s.io", "NetworkPolicy"),
+        GroupKind("", "ServiceAccount"),
+    }
+)
+"""What a cluster's namespace template makes in every instance namespace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Consent:
     """Globs from the `Gitops-Allow-Prune` trailers of the commits from the last applied one to the head."""
@@ -140,11 +151,12 @@ def blown_fuses(
     """Units whose deletions must not happen without consent, each with the sentence that says so.
 
     `sizes` are the member counts before the commit; `declared` the units that Git still declares (the share applies to
-    those only: a unit whose declaration left Git is meant to go).
+    those only: a unit whose declaration left Git is meant to go). What a namespace template can make counts once by
+    its name, however many instances lose it: one line of one file took it away, and no data goes with it.
     """
     blown: dict[UnitKey, str] = {}
     unconsented = {unit: members for unit, members in prunes.items() if members and not consent.covers(unit)}
-    total = sum(len(members) for members in unconsented.values())
+    total = len({_counted_as(unit, m, unit in declared) for unit, members in unconsented.items() for m in members})
     for unit, members in unconsented.items():
         ask = f"; a commit with the trailer `{ALLOW_PRUNE_TRAILER}: {unit}` allows it"
         if total > limits.count:
@@ -152,3 +164,10 @@ def blown_fuses(
         elif unit in declared and sizes[unit] >= limits.share_floor and len(members) > limits.share * sizes[unit]:
             blown[unit] = f"the commit would delete {len(members)} of the unit's {sizes[unit]} objects{ask}"
     return blown
+
+
+def _counted_as(unit: UnitKey, member: Member, declared: bool) -> tuple[object, ...]:
+    ref = member.ref
+    if declared and unit.kind is not WorkloadKind.BUNDLE and ref.group_kind in TEMPLATE_KINDS:
+        return ref.group_kind, ref.name
+    return unit, ref

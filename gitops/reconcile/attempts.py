@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gitops.cluster.applying import Applier
-from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.errors import DELETING, ApiError, ErrorClass
 from gitops.model.identity import ObjectRef
-from gitops.model.kinds import SECRET
+from gitops.model.kinds import NAMESPACE, SECRET
 from gitops.plan.planning import Apply, UnitPlan
 from gitops.plan.units import DesiredObject, Unit
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
@@ -80,6 +80,8 @@ class Attempt:
         if desired.gvk == SECRET:
             error = about_secret(desired, error)
         self.stopped.add(desired.component)
+        if desired.gvk == NAMESPACE and error.reason == DELETING:
+            self.stopped |= {o.component for o in self.unit.objects if o.ref.namespace == desired.ref.name}
         self.errors.append(error)
         self.problems.append(ObjectProblem(desired.ref, state_of(error), str(error)))
         if (need := need_of(error, desired)) is not None:

@@ -60,6 +60,8 @@ def observe(
     if first:
         record.applied = record.last_desired = b""
         record.mark, record.overridden = None, ()
+    if record.deleting and not (record.last_desired or content_applied):
+        return Observation(Sighting.QUIET)  # its end began before Git wanted it: it is not what will be there
     was_applied = record.last_desired == desired.digest or (first and content_applied)
     comparison = fields.compare(body, live, manager, values_as_applied=was_applied and holds(live, body))
     if first and was_applied and _is_followed(desired, comparison):

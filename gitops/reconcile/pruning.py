@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import DeleteResult
 from gitops.model.identity import GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
-from gitops.model.kinds import DEFINITION
+from gitops.model.kinds import DEFINITION, NAMESPACE
 from gitops.plan.parents import Member, applyset_id, parent_name
 from gitops.plan.pruning import PruneDecision, Verdict, decide_prune
 from gitops.plan.units import Stage
@@ -131,12 +132,15 @@ class Pruner:
             report.errors.append(live)
             return
         decision = decide(member, live)
-        if decision.verdict is Verdict.DELETE and member.ref.kind == "Namespace" and not member.ref.group:
+        if decision.verdict is Verdict.DELETE and is_namespace(member.ref):
             decision = await self._namespace(decision, report)
         if decision.verdict is Verdict.GONE or decision.forget:
             report.done.add(member.ref)
         elif decision.verdict is Verdict.GOING:
             report.going[member.ref] = decision.reason
+            if live is not None and is_namespace(member.ref) and is_deleted(live):
+                held = await self._contents.held_by(live)
+                report.going[member.ref] = f"deleting, {held}" if held else "deleting"
         elif decision.verdict is Verdict.KEEP:
             report.kept[member.ref] = decision.reason
         elif why := withheld(member.ref):
@@ -209,6 +213,15 @@ class Pruner:
             report.going[ref] = f"being deleted{held}"
         else:
             report.done.add(ref)
+
+
+def is_namespace(ref: ObjectRef) -> bool:
+    return ref.group_kind == NAMESPACE.group_kind
+
+
+def is_deleted(live: Mapping[str, Any]) -> bool:
+    """Has its deletion begun?"""
+    return bool((live.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def _gvk(member: Member) -> GroupVersionKind:

@@ -72,6 +72,8 @@ class Remover:
         unit_state = self._state.units[record.unit]
         if unit_state.fused:
             return UnitOutcome(SyncState.FUSED, unit_state.fused)
+        # Whatever becomes of it: what Git wants of the unit again is news then, and no drift.
+        record = self._state.parents[record.unit] = replace(record, content_key="")
         report = await self.prune(record.unit, plan_removal(record), applier)
         members = settled_members(record, None, uids={}, pruned=report.done)
         if not self._may_write():

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gitops.cluster import claims
@@ -26,7 +26,6 @@ from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
 from gitops.cluster.reflecting import Changed, Deleted, Event, Synced, Vanished
 from gitops.logs import bound
-from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
 from gitops.model.kinds import CONFIG_MAP, SECRET
 from gitops.plan.ordering import stage_of
@@ -34,8 +33,10 @@ from gitops.plan.pruning import blown_fuses
 from gitops.plan.units import RECONCILER_LABEL, Stage
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.own_namespaces import OwnNamespaces
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
@@ -68,9 +69,10 @@ class Refused(Exception):
 class Told:
     """Whom a session tells: that parents are known (they pin instances), what the cluster tells of itself (None: it did
     not answer), that a unit's status may have changed, and each heartbeat with the error it met, if any. `wanted` is
-    what facts are wanted of."""
+    what facts are wanted of, `labels` those of the namespace template at the present head."""
 
     wanted: Callable[[], Wanted]
+    labels: Callable[[], Mapping[str, str]]
     facts_known: Callable[[Reading | None], None]
     parents_known: Callable[[], None]
     touched: Callable[[UnitKey], None]
@@ -98,6 +100,7 @@ class Session:
         self._parents = ParentStore(
             self._applier, reconciler=state.reconciler, cluster=state.name, manager=state.manager
         )
+        self._namespaces = OwnNamespaces(self._applier, manager=state.manager, labels=told.labels)
         lease = ClusterLease(self._applier, reconciler=state.reconciler, manager=state.manager)
         self._keeper = LeaseKeeper(lease, identity=context.options.identity)
         self._ready = False  # parents are loaded under the present Lease
@@ -116,8 +119,9 @@ class Session:
             rng=context.rng,
         )
         self.secrets = SecretSources(state, look=lambda key: self._look(key, urgent=False))
+        contents = NamespaceContents(connection, self._discovery)
         pruner = Pruner(
-            NamespaceContents(connection, self._discovery),
+            contents,
             reconciler=state.reconciler,
             stage_of=self._stage_of,
             may_write=self.may_write,
@@ -130,6 +134,7 @@ class Session:
             context=context,
             sightings=self.sightings,
             secrets=self.secrets,
+            endings=Endings(state, contents),
             may_write=self.may_write,
         )
         self.queue: SerialWork[UnitKey] = SerialWork(
@@ -160,10 +165,9 @@ class Session:
 
     # -- life --------------------------------------------------------------------------------------------------------
 
-    async def prepare(self, document: Cluster) -> None:
+    async def prepare(self) -> None:
         """Make our namespaces and take the claim. Raises RequestFailed or Refused."""
-        labels = document.spec.namespaceTemplate.labels
-        error = await claims.ensure_namespaces(self._applier, manager=self._state.manager, preflight_labels=labels)
+        error = await self._namespaces.ensure()
         if error is not None:
             raise _raised(error)
         held = await claims.claim(self._applier, self._claim, cluster=self._state.name, manager=self._state.manager)
@@ -467,7 +471,10 @@ class Session:
             await self._attempt(key, unit_state)
 
     async def _attempt(self, key: UnitKey, unit_state: UnitState) -> None:
-        outcome = self._unseen(key) or await self._work.run(key)
+        outcome = self._unseen(key)
+        if outcome is None:
+            await self._namespaces.follow()
+            outcome = await self._work.run(key)
         unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
         if outcome.is_news_after(unit_state.outcome):
             level = _LEVELS.get(outcome.state, logging.WARNING)

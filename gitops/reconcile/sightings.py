@@ -172,9 +172,9 @@ class Sightings:
         self._state.by_uid.pop(record.uid, None)
         kept = self._state.record(desired)
         kept.heat, kept.drifted_at = record.heat, record.drifted_at
-        if not (desired.handling.once or self._is_recreating(key, record)) and (
-            not record.deleting or self._state.unit(key) is not None
-        ):
+        wanted = desired.handling.once or self._is_recreating(key, record)
+        # An end that had begun before Git wanted the object again is no drift.
+        if not wanted and (record.last_desired or not record.deleting):
             self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
         self._touched(key)
 
@@ -189,6 +189,8 @@ class Sightings:
         left, record.left_in_flight = record.left_in_flight, ""
         if outcome.error is None and outcome.live is not None:
             self._baseline(desired, record, outcome)
+        elif outcome.deleting:
+            record.uid, record.deleting = outcome.uid, True
         if found is None:
             # Git dropped it while it was being applied: what is kept of it would look like another live object.
             if self._state.objects.get(desired.ref) is record:

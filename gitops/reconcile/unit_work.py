@@ -23,6 +23,7 @@ from gitops.plan.planning import Apply, Level, Reason, UnitPlan, course, plan_un
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.gating import Gate
 from gitops.reconcile.others_fields import questions
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
@@ -52,10 +53,12 @@ class UnitWork:
         context: Context,
         sightings: Sightings,
         secrets: SecretSources,
+        endings: Endings,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
         self._secrets = secrets
+        self._endings = endings
         self._applier = applier
         self._parents = parents
         self._context = context
@@ -126,7 +129,7 @@ class UnitWork:
         run.asked = questions(self._state, unit)
         run.problems += (ObjectProblem(ref, SyncState.BLOCKED, sentence) for ref, sentence in look.problems)
         self._tell_recreations(run)
-        steps = self._uncontested(plan, run)
+        steps = await self._endings.possible(run, self._uncontested(plan, run))
         if plan.write_ahead is not None or self._unsaid(run, plan.record):
             if not self._may_write():
                 return interrupted()

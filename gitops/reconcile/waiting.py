@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.errors import DELETING, ApiError, ErrorClass
 from gitops.model import kinds
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan.units import DesiredObject
@@ -50,7 +50,7 @@ def need_of(error: ApiError, desired: DesiredObject) -> Need | None:
     """
     if error.cls is not ErrorClass.WAITING:
         return None
-    if error.reason == "Deleting":
+    if error.reason == DELETING:
         return Need(desired.ref, Till.GONE)
     if error.waits_for == "end of the namespace's deletion":
         return _need(kinds.NAMESPACE, "", desired.ref.namespace, Till.GONE)

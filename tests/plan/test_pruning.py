@@ -154,3 +154,19 @@ def test_r14_parent_names_are_valid_and_distinct(one: str, other: str) -> None:
 def test_applyset_id_is_the_one_of_kep_3659() -> None:
     assert len(applyset_id("unit-one")) == 55
     assert applyset_id("unit-one").startswith("applyset-")
+
+
+def test_a_line_of_the_namespace_template_that_goes_is_one_deletion_however_many_instances_lose_it() -> None:
+    def of(kind: str, group: str, unit_kind: WorkloadKind, *, declared: bool) -> dict[UnitKey, str]:
+        units = [UnitKey(unit_kind, f"f{i}", "h100-0", ClusterName("dgx-a")) for i in range(60)]
+        prunes = {u: [Member(ObjectRef(group, kind, f"fn-{u.name}", "deny"), "v1", u.name)] for u in units}
+        sizes = dict.fromkeys(units, 10)
+        return blown_fuses(
+            prunes, sizes=sizes, declared=set(units) if declared else set(), consent=Consent(), limits=FuseLimits()
+        )
+
+    function = WorkloadKind.FUNCTION
+    assert of("NetworkPolicy", "networking.k8s.io", function, declared=True) == {}
+    assert len(of("ConfigMap", "", function, declared=True)) == 60
+    assert len(of("NetworkPolicy", "networking.k8s.io", function, declared=False)) == 60
+    assert len(of("NetworkPolicy", "networking.k8s.io", WorkloadKind.BUNDLE, declared=True)) == 60

@@ -414,6 +414,9 @@ class FakeContents:
     async def foreign(self, namespace: str) -> Contents | ApiError:
         return self.found
 
+    async def held_by(self, live: Json) -> str:
+        return "held by test/hold on ConfigMap shop/stuck"
+
 
 @pytest.fixture
 def kit() -> Kit:

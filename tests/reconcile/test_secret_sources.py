@@ -98,7 +98,8 @@ def test_a_copy_has_type_data_and_immutable_of_its_source_and_nothing_else(kit: 
     assert "immutable" not in found["key"]
     assert looked == [kit.key]
     stages = [o.stage for o in state.wanted[kit.key].objects]
-    assert stages == sorted(stages) and stages[0] is Stage.SECRETS
+    assert stages == sorted(stages)
+    assert stages[0] is Stage.SECRETS
 
 
 def test_events_before_the_list_is_complete_make_nothing_and_after_it_only_what_changed(kit: Any, begin: Any) -> None:

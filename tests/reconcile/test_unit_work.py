@@ -14,6 +14,7 @@ from gitops.cluster.errors import ErrorClass
 from gitops.plan.ordering import stage_of
 from gitops.plan.units import Mode, Stage
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.secret_sources import SecretSources
@@ -57,6 +58,7 @@ class Bench:
             context=self.context,
             sightings=Sightings(state, self.context, look=lambda key, urgent: None, touched=lambda key: None),
             secrets=SecretSources(state, look=lambda key: None),
+            endings=Endings(state, self.contents),
             may_write=self.may_write,
         )
 
