@@ -16,7 +16,7 @@ from gitops.plan.units import Mode, Stage
 from gitops.policy.ownership import Ownership
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState
-from gitops.reconcile.owning import RELEASE_TRIES
+from gitops.reconcile.owning import RELEASE_TRIES, Owning
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.unit_work import UnitWork
@@ -230,6 +230,26 @@ async def test_where_autoscalers_cannot_be_listed_what_one_owns_is_its(make: Any
     story.sightings.owning.scalers_known(True)
     await story.run()
     assert (story.left, story.live["spec"]["replicas"]) == ([], 2), "none is there: its number is nobody's"
+
+
+async def test_29_made_anew_it_is_made_whole(make: Any) -> None:
+    story = make()
+    await made(story)
+    story.cluster.objects.pop(story.web.ref)
+    story.state.objects[story.web.ref].suspect = True
+    assert (await story.run()).state is SyncState.SYNCED
+    assert story.verbs == ["get", "apply"]
+    assert story.live["spec"]["replicas"] == 2
+    await story.run()
+    assert story.verbs == ["get", "patch"]
+
+
+async def test_29_what_was_known_of_a_cluster_before_its_connection_was_lost_decides_nothing(make: Any) -> None:
+    story = make()
+    await made(story)
+    story.state.forget_live()
+    Owning(story.state, story.context, look=lambda key: None)
+    assert story.left == []
 
 
 # -- yielding and asking ---------------------------------------------------------------------------------------------
