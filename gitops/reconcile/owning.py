@@ -43,6 +43,11 @@ class Owning:
         self._table = context.ownership
         self._registry = context.registry
         self._look = look
+        state.leave_out_nothing(whys=WHYS)  # nothing is known yet of what lives there
+
+    def gone(self, ref: ObjectRef) -> None:
+        """An object does not exist any more: made anew, it is made whole."""
+        self._state.leave_out(ref, (), whys=WHYS)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 

@@ -509,13 +509,15 @@ class Session:
             error = self._watches.error(watch)
             sentence = f"{watch.gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
             return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
-        return self._unseen_scalers()
+        return self._unseen_scalers(key)
 
-    def _unseen_scalers(self) -> UnitOutcome | None:
+    def _unseen_scalers(self, key: UnitKey) -> UnitOutcome | None:
         """Whose a number of replicas is would be decided without them, and scaling what nobody owns leaves no trace in
         managedFields. Only where we may not look it has to be decided all the same."""
-        watch = self._scalers
+        watch, unit = self._scalers, None if self._state.assignment is None else self._state.assignment.units.get(key)
         if watch is None or self._watches.sight(watch) is not Sight.UNKNOWN:
+            return None
+        if unit is None or scalers_watch([unit]) is None:
             return None
         error = self._watches.error(watch)
         if error is not None and error.cls is ErrorClass.FORBIDDEN:

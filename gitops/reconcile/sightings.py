@@ -166,6 +166,7 @@ class Sightings:
 
     def gone(self, key: UnitKey, desired: DesiredObject) -> None:
         """A declared object certainly does not exist any more."""
+        self.owning.gone(desired.ref)
         record = self._state.objects.pop(desired.ref, None)
         if record is None:
             return

@@ -176,6 +176,11 @@ class ClusterState:
         self._rebuild(found[0])
         return True
 
+    def leave_out_nothing(self, *, whys: Collection[Why]) -> None:
+        """No leaf is left out of any object for these reasons."""
+        for ref in list(self._left_out):
+            self.leave_out(ref, (), whys=whys)
+
     def left_out(self, ref: ObjectRef) -> tuple[LeftOut, ...]:
         """Which leaves of a declared object are not ours now."""
         return self._left_out.get(ref, ())

@@ -23,6 +23,7 @@ from fleet_kit.scenes import DGX, bundle_files, deployment, except_parents, outc
 
 from gitops.cluster.objects import JSON_PATCH
 from gitops.reconcile.outcomes import SyncState
+from gitops.report.drift import DriftKind
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -128,36 +129,54 @@ async def test_d01_27_28_replicas_are_an_autoscalers_from_its_first_day_to_its_l
     await running.settled()
     assert except_parents(running.writes(DGX)) == []
 
+    # Made anew, it is made whole, and handed over again.
+    before = plane.get(path)["metadata"]["uid"]
+    plane.kubectl("delete", "deployment", "web", "-n", "scaled")
+    await until(lambda: (plane.get(path) or {"metadata": {"uid": before}})["metadata"]["uid"] != before, "a new one")
+    await until(lambda: replicas(plane.get(path)) == 5, "the autoscaler to scale it")
+    await running.settled()
+
     # It goes: Git's number holds again.
     running.push({f"{MANIFESTS}/hpa.yaml": None}, "no autoscaler")
     await until(lambda: replicas(plane.get(path)) == 3, "the number of Git")
     await running.settled()
     assert owners(plane.get(path), "f:spec", "f:replicas") == {"gitops-demo"}
-    assert unit(running, "app").drifts == []
-    assert values(history(plane, path, since), replicas) == [2, 5, 3]
+    assert [drift.kind for drift in unit(running, "app").drifts] == [DriftKind.DELETED]
+    assert values(history(plane, path, since), replicas) == [2, 5, 3, 5, 3]
 
 
+@pytest.mark.parametrize("made_by", ["git", "kubectl, scaled", "kubectl, not scaled"])
 async def test_an_autoscaler_that_is_not_in_git_is_one_too(
-    fleet: StartFleet, repo: Repository, plane: ControlPlane
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, made_by: str
 ) -> None:
+    """Also one of an object that people made with kubectl, which is taken over without moving what is not ours."""
+    name = f"foreign-{len(made_by)}"
     since = plane.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
-    path = "/apis/apps/v1/namespaces/foreign/deployments/web"
-    manifests = {"namespace.yaml": namespace_yaml("foreign"), "web.yaml": deployment("web", "foreign", replicas=2)}
+    path = f"/apis/apps/v1/namespaces/{name}/deployments/web"
+    scaler = autoscaler(name, least=4)
+    if made_by != "git":
+        plane.create_namespace(name)
+        number = 4 if made_by == "kubectl, not scaled" else 2
+        plane.kubectl("apply", "-f", "-", stdin=deployment("web", name, replicas=number))
+        plane.kubectl("apply", "-f", "-", stdin=scaler)
+        await until(lambda: replicas(plane.get(path)) == 4, "the autoscaler to scale")
+    manifests = {"namespace.yaml": namespace_yaml(name), "web.yaml": deployment("web", name, replicas=2)}
     repo.commit({**repository(), **bundle_files("app", manifests)}, "app")
     running = await fleet(repo, {DGX: plane})
     await running.settled()
-    plane.kubectl("apply", "-f", "-", stdin=autoscaler("foreign", least=4))
+    plane.kubectl("apply", "-f", "-", stdin=scaler)
     await until(lambda: replicas(plane.get(path)) == 4, "the autoscaler to scale")
     await until(outcome_is(running, "app", SyncState.SYNCED), "the unit to be settled")
-    running.push({f"{MANIFESTS}/web.yaml": deployment("web", "foreign", replicas=2, MODE="fast")}, "a variable")
+    running.push({f"{MANIFESTS}/web.yaml": deployment("web", name, replicas=2, MODE="fast")}, "a variable")
     await running.settled()
     assert (replicas(plane.get(path)), unit(running, "app").drifts) == (4, [])
-    plane.kubectl("delete", "hpa", "web", "-n", "foreign")
+    plane.kubectl("delete", "hpa", "web", "-n", name)
     await until(lambda: replicas(plane.get(path)) == 2, "the number of Git")
-    assert values(history(plane, path, since), replicas) == [2, 4, 2]
+    await running.settled()
+    assert values(history(plane, path, since), replicas) == ([4, 2] if "not" in made_by else [2, 4, 2])
 
     # People who scale are no autoscaler.
-    plane.kubectl("scale", "deployment/web", "-n", "foreign", "--replicas=7")
+    plane.kubectl("scale", "deployment/web", "-n", name, "--replicas=7")
     await until(lambda: replicas(plane.get(path)) == 2, "the number of Git again")
     (drift,) = unit(running, "app").drifts
     assert (drift.path, drift.live, drift.manager, drift.subresource) == ("spec.replicas", 7, "kubectl", "scale")

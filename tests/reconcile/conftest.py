@@ -48,6 +48,7 @@ WALL = 1_800_000_000.0
 API_VERSIONS = {
     "Deployment": "apps/v1",
     "DynamoGraphDeployment": "nvidia.com/v1beta1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
     "NIMCache": "apps.nvidia.com/v1alpha1",
     "Gadget": "test.example/v1",
 }
@@ -345,10 +346,16 @@ class FakeCluster:
             return error
         metadata = self.objects[ref]["metadata"]
         for operation in operations:
+            if operation["op"] == "test" and metadata["resourceVersion"] != operation["value"]:
+                return ApiError(ErrorClass.STALE, 422, "Invalid", "the test failed")
+            if operation["op"] == "replace" and operation["path"].endswith("/fieldsV1"):
+                metadata["managedFields"][int(operation["path"].split("/")[3])]["fieldsV1"] = operation["value"]
+                self._version += 1
+                metadata["resourceVersion"] = str(self._version)
             if operation["op"] == "remove":
                 _, _, field, key = operation["path"].split("/")
                 del metadata[field][key.replace("~1", "/")]
-        return self.objects[ref]
+        return copy.deepcopy(self.objects[ref])
 
     async def delete(
         self,
