@@ -6,12 +6,14 @@ writes nothing and reports no drift.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from controlplane_kit.client import MERGE, ApiFailure
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, forget, namespace_yaml, until
@@ -269,11 +271,9 @@ def request(**spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def dynamo(full_plane: ControlPlane, shared: Path) -> ControlPlane:
-    crds = shared / "upstream/dynamo/crds"
-    for name in ("dynamographdeployments", "dynamographdeploymentrequests"):
-        for definition in yaml.safe_load_all((crds / f"nvidia.com_{name}.yaml").read_text()):
-            definition["spec"].pop("conversion", None)  # no webhook is there to convert
-            full_plane.create_crd_objects([definition])
+    kinds = ("dynamographdeployments", "dynamographdeploymentrequests")
+    if full_plane.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kinds[-1]}.nvidia.com") is None:
+        full_plane.create_crds(*(shared / f"upstream/dynamo/crds/nvidia.com_{kind}.yaml" for kind in kinds))
     return full_plane
 
 
@@ -302,9 +302,7 @@ async def test_a_trigger_starts_once_for_each_value_whatever_becomes_of_its_obje
     assert await pushed("second", replicas=2) == [ours]  # what else changes does not start it
     assert await pushed("first", replicas=2) == []  # a revert
     assert await pushed("second", replicas=2) == []  # and its revert
-    dynamo.request(
-        "PATCH", GRAPH, {"spec": {"restart": {"id": "by-hand"}}}, content_type="application/merge-patch+json"
-    )
+    dynamo.request("PATCH", GRAPH, {"spec": {"restart": {"id": "by-hand"}}}, content_type=MERGE)
     assert await pushed("second", replicas=3) == [ours]
     assert dynamo.get(GRAPH)["spec"]["restart"] == {"id": "by-hand"}  # theirs, and no drift
     before = dynamo.get(GRAPH)["metadata"]["uid"]
@@ -320,6 +318,28 @@ async def test_a_trigger_starts_once_for_each_value_whatever_becomes_of_its_obje
     await again.settled()
     assert except_parents(again.writes(DGX)) == []
     assert dynamo.get(GRAPH)["spec"]["restart"] == {"id": "third"}
+
+    # A rule of its definition about changes (CEL) makes a field immutable: made anew, it is not started either.
+    part = {"replicas": 3, "minAvailable": 1}
+    again.push(bundle_of("graph", graph("third", **part)), "a first value")
+    await again.settled()
+    part["minAvailable"], before = 2, dynamo.get(GRAPH)["metadata"]["uid"]
+    again.push(bundle_of("graph", graph("fourth", **part)), "another value")
+    await until(outcome_is(again, "graph", SyncState.NEEDS_RECREATE), "the change to be refused")
+    assert "spec.components[0].minAvailable cannot change" in unit(again, "graph").outcome.sentence
+    allowed = graph("fourth", **part)
+    allowed["metadata"]["annotations"] = {"gitops/recreate": "true"}
+    again.push(bundle_of("graph", allowed), "may be made anew")
+    await until(lambda: _uid(dynamo, GRAPH) != before or dynamo.get(GRAPH)["metadata"].get("finalizers"), "the delete")
+    with contextlib.suppress(ApiFailure):  # as the garbage collector does, which looks for new kinds every 30 s only
+        dynamo.request("PATCH", GRAPH, {"metadata": {"uid": before, "finalizers": None}}, content_type=MERGE)
+    await until(lambda: _uid(dynamo, GRAPH) not in ("", before), "the graph to be made anew")
+    await again.settled()
+    assert unit(again, "graph").outcome.state is SyncState.SYNCED
+    live = dynamo.get(GRAPH)
+    assert live["metadata"]["uid"] != before
+    assert live["spec"]["components"][0]["minAvailable"] == 2
+    assert "restart" not in live["spec"]
 
 
 @pytest.mark.upstream
