@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from gitops.cluster.applying import ApplyOutcome
-from gitops.cluster.parents import read_parent
+from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
@@ -255,7 +255,7 @@ class Sightings:
 
     def _parent_seen(self, live: Mapping[str, Any]) -> None:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
-        seen = read_parent(live, cluster=self._state.name)
+        seen = read_head(live, cluster=self._state.name)
         known = self._state.parents.get(seen.unit) if isinstance(seen, ParentRecord) else None
         if known is None or not isinstance(seen, ParentRecord):
             return
