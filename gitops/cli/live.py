@@ -24,6 +24,7 @@ from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import NAMESPACE
 from gitops.plan.compiling import Compiler
+from gitops.plan.data_held import data_held
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
 from gitops.plan.units import Compilation, DesiredObject
@@ -129,6 +130,7 @@ class _Cluster:
         self._connector = connector
         self._reconciler = owner
         self._manager = manager_name(owner)
+        self._registry = registry
         self._objects: Objects | None = None
 
     async def open(self) -> None:
@@ -224,6 +226,7 @@ class _Cluster:
             reconciler=self._reconciler,
             manager=self._manager,
             declared=declared,
+            holds=data_held(member.ref.group_kind, live or {}, registry=self._registry, manager=self._manager),
         )
         if decision.verdict is Verdict.GONE:
             return None

@@ -51,6 +51,9 @@ class OperatorKind(Document):
     """Applied before the other custom resources of its unit (NIMCache before NIMService)."""
     deprecated: Checked[bool] = False
     """Still served, but the operator asks to move on: a warning."""
+    holdsData: Applied[str] = ""
+    """What is lost with an object of this kind and Git cannot bring back ("" = nothing): such an object is deleted only
+    with consent on it (`gitops/allow-delete`)."""
 
 
 class ChildKind(Document):

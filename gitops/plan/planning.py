@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gitops.model.identity import ObjectRef
 from gitops.plan.parents import Member, ParentRecord, union
@@ -81,13 +81,18 @@ def plan_unit(
         if step is not None:
             (applies if _allowed(unit.mode, step.reason) else suppressed).append(step)
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
+    made_anew = {step.object.ref for step in applies if step.object.ref not in observed}
+    # An object that is made again gets another uid. A parent that still names the old one would disown it, should the
+    # run end before it is settled and Git drop the object meanwhile.
+    known_uids = {m: "" if m.ref in made_anew else m.uid for m in have.members}
+    named = replace(have, members=tuple(replace(m, uid=uid) for m, uid in known_uids.items()))
     recorded = {(m.ref, m.version) for m in have.members}
-    is_new = any((m.ref, m.version) not in recorded for m in intended)
+    is_new = any((m.ref, m.version) not in recorded for m in intended) or named != have
     declared = {o.ref for o in unit.objects}
     writable = unit.mode is not Mode.PAUSED
     return UnitPlan(
         record=have,
-        write_ahead=union(have, intended) if is_new and writable else None,
+        write_ahead=union(named, intended) if is_new and writable else None,
         applies=tuple(applies),
         prune=tuple(m for m in have.members if m.ref not in declared) if may_prune and writable else (),
         suppressed=tuple(suppressed),

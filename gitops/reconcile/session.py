@@ -29,9 +29,8 @@ from gitops.logs import bound
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
 from gitops.model.kinds import CONFIG_MAP, DEFINITION
-from gitops.plan.ordering import stage_of
 from gitops.plan.pruning import blown_fuses
-from gitops.plan.units import RECONCILER_LABEL, Stage
+from gitops.plan.units import RECONCILER_LABEL
 from gitops.reconcile.context import Context
 from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
@@ -114,7 +113,7 @@ class Session:
         pruner = Pruner(
             NamespaceContents(connection, self._discovery),
             reconciler=state.reconciler,
-            stage_of=self._stage_of,
+            context=context,
             may_write=self.may_write,
         )
         self._work = UnitWork(
@@ -418,9 +417,6 @@ class Session:
             sentence = f"{watch.gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
             return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
         return None
-
-    def _stage_of(self, gvk: GroupVersionKind) -> Stage:
-        return stage_of(gvk, self._context.registry)
 
 
 async def identify(connection: Connection, discovery: Discovery) -> ClusterUid:

@@ -317,7 +317,7 @@ async def test_a_crash_at_any_write_leaves_the_old_record_or_the_new_one(
     change: str,
     done: bool,
 ) -> None:
-    """Only n writes, of which the last is answered or not (`done`), reach the API server; then the next daemon comes."""
+    """Only n writes, of which the last is answered or not (`done`), reach the API server; then comes the next."""
     monkeypatch.setattr(parents, "MAX_RECORD", 20_000)
     await ensure_namespaces(applier, manager="m")
     proxy = fault_proxy(shared_api)

@@ -28,6 +28,7 @@ from gitops.model.identity import (
     UnitKey,
     WorkloadKind,
 )
+from gitops.model.kinds import DEFINITION
 from gitops.overlays.provenance import Provenance
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Consent
@@ -44,8 +45,13 @@ CLUSTER = ClusterName("a")
 KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", CLUSTER)
 WALL = 1_800_000_000.0
 
-API_VERSIONS = {"Deployment": "apps/v1", "NIMCache": "apps.nvidia.com/v1alpha1", "Gadget": "test.example/v1"}
-CLUSTER_SCOPED = {"Namespace"}
+API_VERSIONS = {
+    "Deployment": "apps/v1",
+    "NIMCache": "apps.nvidia.com/v1alpha1",
+    "Gadget": "test.example/v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+}
+CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition"}
 SERVER_METADATA = ("uid", "resourceVersion", "generation", "managedFields", "deletionTimestamp", "finalizers")
 
 Json = dict[str, Any]
@@ -221,12 +227,14 @@ class FakeCluster:
         self.calls: list[tuple[str, str]] = []
         self.faults: dict[tuple[str, str], ApiError] = {}
         self.before: Callable[[str, str], None] = lambda verb, name: None
+        self.propagations: dict[str, str] = {}
         self.places: dict[str, str | None] = {}  # name → namespace that its dry run was sent to
         self.admit: Callable[[Json], None] = lambda live: None
         self.finalizers: tuple[str, ...] = ()
         self.served: list[GroupVersionKind] | None = None  # None: whatever is asked for
         self.discovery = self
         self.definitions: list[Json] = []
+        self.services: list[Json] = []
         self._version = 1000
 
     # discovery
@@ -248,8 +256,12 @@ class FakeCluster:
         return self._called("get", ref, gvk) or copy.deepcopy(self.objects.get(ref))
 
     async def list_objects(self, gvk: GroupVersionKind, *, page_size: int = 500) -> Listing | ApiError:
-        """Definitions are all that is ever listed."""
-        return Listing(tuple(self.definitions), "1")
+        """Definitions and API services are all that is ever listed whole."""
+        return Listing(tuple(self.definitions if gvk == DEFINITION else self.services), "1")
+
+    async def list_metadata(self, gvk: GroupVersionKind) -> Listing | ApiError:
+        found = [copy.deepcopy(live) for ref, live in self.objects.items() if ref.group_kind == gvk.group_kind]
+        return self._called("list", ObjectRef("", "", "", gvk.kind)) or Listing(tuple(found), "1")
 
     async def apply(
         self, obj: DesiredObject, *, dry_run: bool = False, namespace: str | None = None, uid: str | None = None
@@ -323,9 +335,11 @@ class FakeCluster:
         *,
         uid: str,
         resource_version: str,
+        propagation: str = "Background",
         wanted: Callable[[], bool] | None = None,
     ) -> DeleteOutcome:
         error = self._called("delete", ref)
+        self.propagations[ref.name] = propagation
         if error is None and wanted is not None and not wanted():
             error = ApiError(ErrorClass.STALE, message="not wanted any more")
         if error is not None:

@@ -11,7 +11,6 @@ import pytest
 
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ErrorClass
-from gitops.plan.ordering import stage_of
 from gitops.plan.units import Mode, Stage
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
@@ -45,7 +44,7 @@ class Bench:
         pruner = Pruner(
             self.contents,
             reconciler=self.kit.reconciler,
-            stage_of=lambda gvk: stage_of(gvk, self.context.registry),
+            context=self.context,
             may_write=self.may_write,
         )
         return UnitWork(
@@ -409,7 +408,9 @@ def suspect(kit: Any) -> tuple[Any, ClusterState]:
 async def test_a_deleted_object_is_read_reported_and_made_anew(bench: Bench, kit: Any) -> None:
     _, state = suspect(kit)
     await bench.work(state)
-    assert bench.cluster.calls[:2] == [("get", "web"), ("apply", "web")]
+    assert bench.cluster.calls == [("get", "web"), ("parent", "base"), ("apply", "web"), ("parent", "base")]
+    before, after = (record.members[0].uid for record in bench.parents.writes)
+    assert (before, after) == ("", "uid-web"), "the old uid would disown the new object if the run ended here"
     (drift,) = state.units[kit.key].drifts
     assert (drift.kind, drift.repaired) == ("deleted", Repair.REPAIRED)
 
