@@ -81,13 +81,13 @@ def plan_unit(
         if step is not None:
             (applies if _allowed(unit.mode, step.reason) else suppressed).append(step)
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
-    made_anew = {step.object.ref for step in applies if step.object.ref not in observed}
-    # An object that is made again gets another uid. A parent that still names the old one would disown it, should the
-    # run end before it is settled and Git drop the object meanwhile.
-    known_uids = {m: "" if m.ref in made_anew else m.uid for m in have.members}
-    named = replace(have, members=tuple(replace(m, uid=uid) for m, uid in known_uids.items()))
+    # An object that is made again, or taken over from who made it again, has another uid than the parent says. That
+    # would disown it, should the run end before the parent is settled and Git drop the object meanwhile.
+    marked = {s.object.ref: seen.uid if (seen := observed.get(s.object.ref)) else "" for s in applies}
+    stale = {m.ref for m in have.members if m.uid and marked.get(m.ref, m.uid) != m.uid}
+    named = replace(have, members=tuple(replace(m, uid="") if m.ref in stale else m for m in have.members))
     recorded = {(m.ref, m.version) for m in have.members}
-    is_new = any((m.ref, m.version) not in recorded for m in intended) or named != have
+    is_new = bool(stale) or any((m.ref, m.version) not in recorded for m in intended)
     declared = {o.ref for o in unit.objects}
     writable = unit.mode is not Mode.PAUSED
     return UnitPlan(

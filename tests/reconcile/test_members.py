@@ -340,6 +340,8 @@ histories = st.lists(st.one_of(commits, renames, runs, runs, runs, foreign), min
 
 def foreign_write(world: World, what: str, name: str) -> None:
     ref = world.kit.ref(name)
+    if ref in world.ours():
+        world.seen.setdefault(ref, copy.deepcopy(world.server.objects[ref]))  # a watch leaves nothing out
     if what in ("delete", "replace"):
         world.server.objects.pop(ref, None)
     if what in ("create", "replace") and ref not in world.server.objects:
