@@ -41,7 +41,9 @@ class Observed:
 class Apply:
     object: DesiredObject
     reason: Reason
-    uid: str = ""  # sent with repairs: a vanished object is then a conflict, not a re-creation (ssa-live 31)
+    uid: str = ""
+    """Sent with whatever is applied to a known object: one that vanished is then a conflict (ssa-live 31), and not made
+    again under another uid than its parent names."""
 
     @property
     def preflight(self) -> bool:
@@ -128,7 +130,7 @@ def _step(desired: DesiredObject, seen: Observed | None, *, known: bool) -> Appl
         return None
     if seen.last_desired == desired.digest:
         return Apply(desired, Reason.DRIFT, uid=seen.uid)
-    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN)
+    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN, uid=seen.uid)
 
 
 def _allowed(mode: Mode, reason: Reason) -> bool:

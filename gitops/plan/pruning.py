@@ -40,7 +40,8 @@ class PruneDecision:
     forget: bool = False  # with KEEP: the member is no longer ours to track
     left_behind: bool = False  # with `forget`: nobody of ours has it any more, though we made it
     since: str = ""  # with GOING: when the deletion began, as the server writes it
-    finalizers: tuple[str, ...] = ()  # with GOING: who holds it
+    finalizers: tuple[str, ...] = ()  # with GOING
+    holder: str = ""  # with GOING: who holds it
 
 
 def decide_prune(
@@ -87,11 +88,12 @@ def decide_prune(
         return PruneDecision(
             Verdict.GOING,
             member,
-            held_by(metadata),
+            held_by(live),
             uid=uid,
             resource_version=metadata.get("resourceVersion", ""),
             since=metadata["deletionTimestamp"],
             finalizers=tuple(metadata.get("finalizers") or ()),
+            holder=holder(live),
         )
     if holds and not consents(metadata):
         ask = f'annotate it with {ALLOW_DELETE}: "true" to have it deleted'
@@ -107,10 +109,20 @@ def applied_by(metadata: Mapping[str, Any], manager: str) -> bool:
     )
 
 
-def held_by(metadata: Mapping[str, Any]) -> str:
+def held_by(live: Mapping[str, Any]) -> str:
     """Where the deletion of an object stands."""
-    finalizers = metadata.get("finalizers") or []
-    return f"being deleted, held by finalizer {finalizers[0]}" if finalizers else "being deleted"
+    who = holder(live)
+    return f"being deleted, held by {who}" if who else "being deleted"
+
+
+def holder(live: Mapping[str, Any]) -> str:
+    """Who keeps an object that is being deleted; "" when nothing says so. A namespace tells it in conditions."""
+    finalizers = live.get("metadata", {}).get("finalizers") or []
+    if finalizers:
+        return f"finalizer {finalizers[0]}"
+    conditions = {c.get("type"): c for c in (live.get("status") or {}).get("conditions") or ()}
+    remaining = (conditions.get(t, {}) for t in ("NamespaceFinalizersRemaining", "NamespaceContentRemaining"))
+    return next((str(c.get("message", ""))[:200] for c in remaining if c.get("status") == "True"), "")
 
 
 @dataclass(frozen=True, slots=True)

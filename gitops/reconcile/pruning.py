@@ -269,8 +269,8 @@ class Pruner:
             # What it owns is made again and again, or never goes. A second delete lets the object go (ssa-live 42).
             await self._delete(run, decision, gvk, propagation="Background")
             return
-        holder = f"finalizer {decision.finalizers[0]}" if decision.finalizers else "its grace period"
-        report.overdue[ref] = report.going[ref] = f"its deletion is held by {holder} since {decision.since}"
+        holder = f"is held by {decision.holder}" if decision.holder else "has not ended"
+        report.overdue[ref] = report.going[ref] = f"its deletion {holder} since {decision.since}"
 
     def _overdue(self, since: str) -> bool:
         try:
@@ -309,7 +309,7 @@ class Pruner:
             *(ref, decision.uid, run.account, parent_name(run.unit), f"; with it goes {holds}" if holds else ""),
         )
         if outcome.result is DeleteResult.DELETING:
-            report.going[ref] = held_by({"finalizers": outcome.finalizers})
+            report.going[ref] = held_by({"metadata": {"finalizers": list(outcome.finalizers)}})
         else:
             report.going.pop(ref, None)
             report.done.add(ref)

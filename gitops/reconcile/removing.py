@@ -74,6 +74,8 @@ class Remover:
             _log.warning("left behind %s: %s", ref, reason)
         left = {**self._state.left_behind, **report.left_behind}
         self._state.left_behind = dict(list(left.items())[-LEFT_BEHIND_KEPT:])
+        if (report.deleted or report.done) and key in self._state.units:
+            self._state.units[key].attempts = 0  # something moves: what comes next is looked at soon
         if report.retry_after is not None and report.going:  # a finalizer may hold for ever: ask less and less
             longest = LONGEST_LOOK if report.going.keys() - report.overdue.keys() else LONGEST_LOOK_OVERDUE
             report.retry_after = min(longest, report.retry_after * 2.0 ** min(self._attempts(key), 10))

@@ -116,6 +116,7 @@ async def test_a_change_in_git_writes_no_parent_before_when_it_brings_no_new_obj
     old, new = kit.desired("web"), kit.desired("web", data={"level": "debug"})
     state = kit.state(kit.unit(new, content="content-2", commit="c2"), records=[kit.record(old)])
     kit.settled(state, old)
+    bench.cluster.objects[old.ref] = kit.live(old)
     await bench.work(state)
     assert bench.cluster.calls == [("dry-run", "web"), ("apply", "web"), ("parent", "base")]
     assert (bench.parents.writes[0].content_key, bench.parents.writes[0].commit) == ("content-2", "c2")
