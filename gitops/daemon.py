@@ -204,6 +204,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         status_debounce=settings.status.debounce,
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,
+        deletion_deadline=settings.deletion_deadline,
         fuse=FuseLimits(settings.fuse.count, settings.fuse.share, settings.fuse.share_floor),
         fights=FightLimits(settings.fights.limit, settings.fights.half_life),
     )

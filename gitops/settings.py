@@ -328,6 +328,10 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     status: StatusSettings = StatusSettings()
 
+    deletion_deadline: Seconds = 600.0
+    """Seconds after which an object whose deletion a finalizer holds is reported as blocked, with who holds it since
+    when. Finalizers are never taken off; it is looked at ever more rarely, and other units go on."""
+
     shutdown_timeout: Annotated[Seconds, Field(le=600)] = 10.0
     """Seconds a stop may take: calls in flight end, status is written, Leases are released. What is left then is
     dropped; a later start picks up from the clusters."""

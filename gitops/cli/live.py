@@ -24,6 +24,7 @@ from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import NAMESPACE
 from gitops.plan.compiling import Compiler
+from gitops.plan.data_held import data_held
 from gitops.plan.immutable import recreates
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
@@ -130,6 +131,7 @@ class _Cluster:
         self._connector = connector
         self._reconciler = owner
         self._manager = manager_name(owner)
+        self._registry = registry
         self._objects: Objects | None = None
 
     async def open(self) -> None:
@@ -189,7 +191,8 @@ class _Cluster:
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
         if change is Change.UPDATE:
             before = earlier_state(body, live, compared)
-            allowed = recreates(desired)
+            holds = data_held(desired.ref.group_kind, live, registry=self._registry, manager=self._manager)
+            allowed = recreates(desired, holds=holds)
             update = Update(self.name, desired.ref, before, body, desired.provenance, key.workload, live, allowed)
             self.updates.append(update)
         return ObjectChange(desired.ref, change, source, compared.differences)
@@ -226,6 +229,7 @@ class _Cluster:
             reconciler=self._reconciler,
             manager=self._manager,
             declared=declared,
+            holds=data_held(member.ref.group_kind, live or {}, registry=self._registry, manager=self._manager),
         )
         if decision.verdict is Verdict.GONE:
             return None

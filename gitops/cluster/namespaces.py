@@ -16,10 +16,9 @@ from typing import Any
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.objects import METADATA_ONLY
 from gitops.model.identity import ObjectRef
 from gitops.readiness.texts import one_line
-
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 IGNORED_KINDS = frozenset(
     {

@@ -53,6 +53,9 @@ class OperatorKind(Document):
     not look again when what they wait for becomes ready."""
     deprecated: Checked[bool] = False
     """Still served, but the operator asks to move on: a warning."""
+    holdsData: Applied[str] = ""
+    """What is lost with an object of this kind and Git cannot bring back ("" = nothing): such an object is deleted only
+    with consent on it (`gitops/allow-delete`)."""
 
 
 class ChildKind(Document):

@@ -15,7 +15,6 @@ from dataclasses import replace
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.manifests.lines import Path, dotted
 from gitops.model.kinds import DEFINITION, NAMESPACE
-from gitops.plan.pruning import DATA_KINDS
 from gitops.plan.units import DesiredObject
 from gitops.policy.annotations import ALLOW_DELETE, RECREATE
 
@@ -56,9 +55,9 @@ def under_another_name(desired: DesiredObject) -> DesiredObject:
     return replace(desired, ref=replace(desired.ref, name=other), payload=payload, digest=digest(payload))
 
 
-def sentence(desired: DesiredObject, fields: Sequence[str], *, why_not: str = "") -> str:
-    """What a person has to do, for an object of which `fields` cannot change. `why_not`: why it is not made again
-    although its author allows it."""
+def sentence(desired: DesiredObject, fields: Sequence[str], *, holds: str = "", why_not: str = "") -> str:
+    """What a person has to do, for an object of which `fields` cannot change. `holds`: what would be lost with it;
+    `why_not`: why it is not made again although its author allows it."""
     more = f" (and {len(fields) - MOST_NAMED} more)" if len(fields) > MOST_NAMED else ""
     what = f"{', '.join(fields[:MOST_NAMED])}{more} cannot change while the object lives: it has to be made anew"
     if desired.handling.once:
@@ -68,17 +67,17 @@ def sentence(desired: DesiredObject, fields: Sequence[str], *, why_not: str = ""
     kind = desired.ref.group_kind
     if kind in NEVER:
         return f"{what}, which is never done by itself: all that it holds would go with it"
-    consent = f'{RECREATE}: "true"' + (f' and {ALLOW_DELETE}: "true"' if kind in DATA_KINDS else "")
+    consent = f'{RECREATE}: "true"' + (f' and {ALLOW_DELETE}: "true"' if holds else "")
     if (kind.group, kind.kind) == STATEFUL_SET:
         orphan = "delete it with `kubectl delete --cascade=orphan`, which leaves its pods and claims"
         return f"{what}; {orphan}, or annotate it with {consent} to have that done; existing claims keep their size"
     return f"{what}; delete it, or annotate it with {consent} to have that done"
 
 
-def recreates(desired: DesiredObject) -> bool:
-    """Does its declaration allow that it is deleted to be made anew?"""
+def recreates(desired: DesiredObject, *, holds: str) -> bool:
+    """Does its declaration allow that it is deleted to be made anew, and with it what it holds?"""
     kind = desired.ref.group_kind
     if not desired.handling.recreate or desired.handling.once or kind in NEVER:
         return False
     annotations: dict[str, str] = desired.body["metadata"].get("annotations", {})
-    return kind not in DATA_KINDS or annotations.get(ALLOW_DELETE) == "true"
+    return not holds or annotations.get(ALLOW_DELETE) == "true"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gitops.model.identity import ObjectRef
 from gitops.plan.parents import Member, ParentRecord, union
@@ -41,7 +41,9 @@ class Observed:
 class Apply:
     object: DesiredObject
     reason: Reason
-    uid: str = ""  # sent with repairs: a vanished object is then a conflict, not a re-creation (ssa-live 31)
+    uid: str = ""
+    """Sent with whatever is applied to a known object: one that vanished is then a conflict (ssa-live 31), and not made
+    again under another uid than its parent names."""
 
     @property
     def repairs(self) -> bool:
@@ -89,13 +91,18 @@ def plan_unit(
         if step is not None:
             (applies if _allowed(unit.mode, step.reason) else suppressed).append(step)
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
+    # An object that is made again, or taken over from who made it again, has another uid than the parent says. That
+    # would disown it, should the run end before the parent is settled and Git drop the object meanwhile.
+    marked = {s.object.ref: seen.uid if (seen := observed.get(s.object.ref)) else "" for s in applies}
+    stale = {m.ref for m in have.members if m.uid and marked.get(m.ref, m.uid) != m.uid}
+    named = replace(have, members=tuple(replace(m, uid="") if m.ref in stale else m for m in have.members))
     recorded = {(m.ref, m.version) for m in have.members}
-    is_new = any((m.ref, m.version) not in recorded for m in intended)
+    is_new = bool(stale) or any((m.ref, m.version) not in recorded for m in intended)
     declared = unit.names
     writable = unit.mode is not Mode.PAUSED
     return UnitPlan(
         record=have,
-        write_ahead=union(have, intended) if is_new and writable else None,
+        write_ahead=union(named, intended) if is_new and writable else None,
         applies=tuple(applies),
         prune=tuple(m for m in have.members if m.ref not in declared) if may_prune and writable else (),
         suppressed=tuple(suppressed),
@@ -165,8 +172,7 @@ def _step(desired: DesiredObject, seen: Observed | None, *, known: bool) -> Appl
         return None
     if seen.last_desired == desired.digest:
         return Apply(desired, Reason.DRIFT, uid=seen.uid)
-    uid = seen.uid if desired.handling.once else ""
-    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN, uid=uid)
+    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN, uid=seen.uid)
 
 
 def _allowed(mode: Mode, reason: Reason) -> bool:

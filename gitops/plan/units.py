@@ -29,7 +29,7 @@ SOURCE_ANNOTATION = "gitops/source"
 
 
 class Stage(enum.IntEnum):
-    """Order of apply; the reverse is the order of deletion."""
+    """Order of apply; that of deletion is in gitops/plan/removal.py."""
 
     NAMESPACE = 0
     BOUNDS = 1  # ResourceQuota, LimitRange, NetworkPolicy: before anything that they bound

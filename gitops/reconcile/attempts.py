@@ -111,7 +111,7 @@ def conclude(
     problems = (*attempt.problems, *attempt.remarks, *attempt.asked, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
-        unit_state.note or "as declared",
+        pruned.behind or unit_state.note or "as declared",
         problems,
         _next_look(attempt, pruned, number=unit_state.attempts + 1, rng=rng),
         applied=attempt.applied,

@@ -19,6 +19,7 @@ from gitops.cluster.managed_fields import ElementKind, OwnedPath
 from gitops.cluster.objects import DeleteResult, Propagation
 from gitops.manifests.lines import Path, dotted
 from gitops.plan import immutable, once
+from gitops.plan.data_held import data_held
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.pruning import Verdict, decide_prune
@@ -57,7 +58,11 @@ class Recreator:
             run.recreations.append(recreation)
             run.stopped.add(desired.component)
         else:
-            run.needs_recreate(desired, immutable.sentence(desired, named, why_not=why_not), error)
+            sentence = immutable.sentence(desired, named, holds=self._holds(desired, live), why_not=why_not)
+            run.needs_recreate(desired, sentence, error)
+
+    def _holds(self, desired: DesiredObject, live: dict[str, Any]) -> str:
+        return data_held(desired.ref.group_kind, live, registry=self._registry, manager=self._state.manager)
 
     def _named(self, desired: DesiredObject, live: dict[str, Any], error: ApiError) -> tuple[str, ...]:
         body = desired.body
@@ -73,7 +78,8 @@ class Recreator:
     def _allowed(self, run: Attempt, step: Apply, live: dict[str, Any]) -> tuple[Recreation | None, str]:
         """The recreation; or None and why not, "" when its declaration does not ask for it."""
         desired, uid = step.object, str(live["metadata"]["uid"])
-        if not immutable.recreates(desired):
+        holds = self._holds(desired, live)
+        if not immutable.recreates(desired, holds=holds):
             return None, ""
         if step.reason is Reason.DRIFT:
             return None, "somebody else made it so, and only what Git changes is made anew by itself"
@@ -90,6 +96,7 @@ class Recreator:
             reconciler=self._state.reconciler,
             manager=self._state.manager,
             declared=(),
+            holds=holds,
         )
         if decision.verdict is not Verdict.DELETE:
             return None, decision.reason or str(decision.verdict)

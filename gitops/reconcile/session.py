@@ -28,9 +28,8 @@ from gitops.cluster.reflecting import Changed, Deleted, Event, Synced, Vanished
 from gitops.logs import bound
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
 from gitops.model.kinds import CONFIG_MAP, SECRET
-from gitops.plan.ordering import stage_of
 from gitops.plan.pruning import blown_fuses
-from gitops.plan.units import RECONCILER_LABEL, Stage
+from gitops.plan.units import RECONCILER_LABEL
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.endings import Endings
@@ -123,7 +122,7 @@ class Session:
         pruner = Pruner(
             contents,
             reconciler=state.reconciler,
-            stage_of=self._stage_of,
+            context=context,
             may_write=self.may_write,
         )
         self._work = UnitWork(
@@ -524,9 +523,6 @@ class Session:
             return None
         sentence = "autoscalers are not listed yet" + (f": {error}" if error else "")
         return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
-
-    def _stage_of(self, gvk: GroupVersionKind) -> Stage:
-        return stage_of(gvk, self._context.registry)
 
 
 async def identify(connection: Connection, discovery: Discovery) -> ClusterUid:

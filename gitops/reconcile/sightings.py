@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from gitops.cluster.applying import ApplyOutcome
-from gitops.cluster.parents import read_parent
+from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
+from gitops.plan.pruning import applied_by
 from gitops.plan.units import DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
@@ -74,7 +75,10 @@ class Sightings:
             self._parent_seen(live)
         found = self._state.declared(ref)
         if found is None:
+            if applied_by(live.get("metadata") or {}, self._state.manager):
+                self._state.unclaimed.add(ref)
             return
+        self._state.unclaimed.discard(ref)
         key, desired = found
         record = self._state.record(desired)
         if record.in_flight:
@@ -137,6 +141,7 @@ class Sightings:
 
     def _left(self, ref: ObjectRef, uid: str) -> None:
         """An object left the watch: deleted, or relabelled. Which of the two is read before anything is done."""
+        self._state.unclaimed.discard(ref)
         found, record = self._state.declared(ref), self._state.objects.get(ref)
         if found is None or record is None:
             return
@@ -281,7 +286,7 @@ class Sightings:
 
     def _parent_seen(self, live: Mapping[str, Any]) -> None:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
-        seen = read_parent(live, cluster=self._state.name)
+        seen = read_head(live, cluster=self._state.name)
         known = self._state.parents.get(seen.unit) if isinstance(seen, ParentRecord) else None
         if known is None or not isinstance(seen, ParentRecord):
             return

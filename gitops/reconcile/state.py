@@ -27,6 +27,7 @@ from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
 from gitops.plan.sending import LeftOut, Why, as_sent, composed
 from gitops.plan.units import DesiredObject, Mode, Unit
+from gitops.policy.scopes import is_builtin_group
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import AppliedMark, Outlook
 from gitops.reconcile.fights import COLD, Heat
@@ -122,6 +123,8 @@ class ClusterState:
         self.by_uid: dict[str, UnitKey] = {}
         self.pauses: dict[UnitKey, str] = {}  # `gitops/pause-until` seen on parents since they were loaded
         self.wanted: dict[UnitKey, Unit] = {}
+        self.left_behind: dict[ObjectRef, str] = {}  # made by us and nobody's now, with the reason
+        self.unclaimed: set[ObjectRef] = set()  # seen with our marks, though no unit declares them
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
         self._left_out: dict[ObjectRef, tuple[LeftOut, ...]] = {}
         self._added: dict[UnitKey, tuple[DesiredObject, ...]] = {}
@@ -215,6 +218,7 @@ class ClusterState:
         for key in list(self._added):
             self.add(key, ())
         self._added.clear()
+        self.unclaimed.clear()
 
     @property
     def head(self) -> Commit | None:
@@ -263,8 +267,31 @@ class ClusterState:
         else:
             record = self.parents.get(key)
             movable = record is not None and not is_instance_namespace(record.namespace)
-        hiding = next((w for w in sorted(assignment.opaque) if movable and w.kind is key.kind), None)
+        hiding = next((w for w in sorted(assignment.opaque) if movable), None)
         return f"{hiding} cannot be read and may declare it now" if hiding is not None else ""
+
+    def custom_resources_leaving(self, key: UnitKey) -> dict[ObjectRef, UnitKey]:
+        """Custom resources that other units have and Git declares no more, with their unit: an operator waits for them.
+        Not those that stay for a reason, or whose deletion somebody holds for too long already."""
+        found: dict[ObjectRef, UnitKey] = {}
+        for other, record in self.parents.items():
+            if other == key or (self.unit(other) is None and self._is_unknown(other)):
+                continue
+            settled = {p.object for p in self.units[other].outcome.problems} if other in self.units else set()
+            for ref in (m.ref for m in record.members):
+                if not is_builtin_group(ref.group) and ref not in self._declared and ref not in settled:
+                    found[ref] = other
+        return found
+
+    def orphans(self) -> dict[ObjectRef, str]:
+        """Objects that may be nobody's, with the reason: what a unit left behind, and what carries our marks while no
+        parent names it (cases.md R13: a parent was lost)."""
+        if not self.unclaimed and not self.left_behind:
+            return {}
+        members = {m.ref for r in self.parents.values() for m in r.members}
+        lost = dict.fromkeys(self.unclaimed, "it carries our marks, and no parent names it")
+        found = {**lost, **self.left_behind}
+        return {ref: found[ref] for ref in sorted(found) if ref not in members and ref not in self._declared}
 
     def not_taken_over(self, key: UnitKey) -> set[ObjectRef]:
         """Objects that other units declare and whose parents do not name them yet: until then this unit's must, or

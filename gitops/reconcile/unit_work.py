@@ -39,6 +39,9 @@ from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
 
+_CERTAIN = frozenset({ErrorClass.REFUSED, ErrorClass.FORBIDDEN, ErrorClass.DENIED})
+"""Errors after which what was to be written is certainly not stored."""
+
 
 class UnitWork:
     """Executes units of one cluster. `may_write` is False as soon as another daemon may be writing."""
@@ -69,13 +72,18 @@ class UnitWork:
         self._recreator = Recreator(state, context.registry, may_write=may_write)
         self._preflight = Preflight(state, self._recreator, owning=sightings.owning, may_write=may_write)
         self._writer = Writer(state, self._recreator, context=context, sightings=sightings, may_write=may_write)
+        self._unsure: set[UnitKey] = set()  # whose parent's last write was not answered
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
     async def run(self, key: UnitKey) -> UnitOutcome:
         """One attempt at the unit. Expected failures are in the outcome; what is raised is a defect."""
-        unit, record = self._state.unit(key), self._state.parents.get(key)
         if not self._may_write():
             return interrupted()
+        if key in self._unsure:
+            unread = await self._read_parent(key)
+            if unread is not None:
+                return self._failed(key, "the parent cannot be read", unread)
+        unit, record = self._state.unit(key), self._state.parents.get(key)
         if unit is not None:
             return await self._enforce(unit, record)
         if record is None:
@@ -315,13 +323,22 @@ class UnitWork:
 
     async def _no_parent(self, key: UnitKey, error: ApiError) -> UnitOutcome:
         if error.cls is ErrorClass.STALE:
-            # Another writer's record is stored: it is the truth, what we held is not.
-            stored = await self._parents.load(key)
-            if isinstance(stored, ParentRecord):
-                self._keep(stored)
-            elif stored is None and key in self._state.parents:
-                self._keep(replace(self._state.parents[key], resource_version=""))  # all that is known of the unit
+            await self._read_parent(key)  # another writer's record is stored: it is the truth, what we held is not
+        elif error.cls not in _CERTAIN:
+            self._unsure.add(key)
         return self._failed(key, "the parent cannot be written", error)
+
+    async def _read_parent(self, key: UnitKey) -> ApiError | None:
+        """Take what is stored as what is known of the unit."""
+        stored = await self._parents.load(key)
+        if isinstance(stored, ApiError):
+            return stored
+        self._unsure.discard(key)
+        if isinstance(stored, ParentRecord):
+            self._keep(stored)
+        elif stored is None and key in self._state.parents:
+            self._keep(replace(self._state.parents[key], resource_version=""))  # all that is known of the unit
+        return None
 
     def _failed(self, key: UnitKey, what: str, error: ApiError) -> UnitOutcome:
         return failed(what, error, number=self._state.units[key].attempts + 1, rng=self._context.rng)

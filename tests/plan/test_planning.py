@@ -94,8 +94,8 @@ def test_what_is_as_declared_is_not_touched() -> None:
             Observed("u", b"", b"new"), "content-2", Reason.DRIFT, "u", id="foreign edit: repaired with its uid"
         ),
         pytest.param(Observed("u", b"", b"new"), "content-1", Reason.DRIFT, "u", id="edit while a sibling is refused"),
-        pytest.param(Observed("u", b"old", b"old"), "content-1", Reason.CHANGED, "", id="Git changed it"),
-        pytest.param(Observed("u", b"", b""), "content-1", Reason.UNKNOWN, "", id="never compared"),
+        pytest.param(Observed("u", b"old", b"old"), "content-1", Reason.CHANGED, "u", id="Git changed it"),
+        pytest.param(Observed("u", b"", b""), "content-1", Reason.UNKNOWN, "u", id="never compared"),
         pytest.param(None, "content-2", Reason.DRIFT, "", id="deleted by somebody"),
         pytest.param(None, "content-1", Reason.CREATE, "", id="new in Git"),
     ],

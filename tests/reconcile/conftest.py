@@ -29,6 +29,7 @@ from gitops.model.identity import (
     UnitKey,
     WorkloadKind,
 )
+from gitops.model.kinds import DEFINITION
 from gitops.overlays.provenance import Provenance
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Consent
@@ -36,8 +37,13 @@ from gitops.plan.units import PART_OF_LABEL, PLAIN, RECONCILER_LABEL, DesiredObj
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.options import EngineOptions
+from gitops.reconcile.pruning import Pruner
+from gitops.reconcile.secret_sources import SecretSources
+from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import Assignment, ClusterState, ObjectRecord
+from gitops.reconcile.unit_work import UnitWork
 
 RECONCILER = ReconcilerName("main")
 MANAGER = "gitops-main"
@@ -51,8 +57,9 @@ API_VERSIONS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "NIMCache": "apps.nvidia.com/v1alpha1",
     "Gadget": "test.example/v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
 }
-CLUSTER_SCOPED = {"Namespace"}
+CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition"}
 SERVER_METADATA = ("uid", "resourceVersion", "generation", "managedFields", "deletionTimestamp", "finalizers")
 
 Json = dict[str, Any]
@@ -230,13 +237,14 @@ class FakeCluster:
         self.calls: list[tuple[str, str]] = []
         self.faults: dict[tuple[str, str], ApiError] = {}
         self.before: Callable[[str, str], None] = lambda verb, name: None
+        self.propagations: dict[str, str] = {}
         self.places: dict[str, str | None] = {}  # name → namespace that its dry run was sent to
-        self.propagations: list[str] = []
         self.admit: Callable[[Json], None] = lambda live: None
         self.finalizers: tuple[str, ...] = ()
         self.served: list[GroupVersionKind] | None = None  # None: whatever is asked for
         self.discovery = self
         self.definitions: list[Json] = []
+        self.services: list[Json] = []
         self._version = 1000
 
     # discovery
@@ -261,8 +269,12 @@ class FakeCluster:
         return self._called("get", ref, gvk) or copy.deepcopy(self.objects.get(ref))
 
     async def list_objects(self, gvk: GroupVersionKind, *, page_size: int = 500) -> Listing | ApiError:
-        """Definitions are all that is ever listed."""
-        return Listing(tuple(self.definitions), "1")
+        """Definitions and API services are all that is ever listed whole."""
+        return Listing(tuple(self.definitions if gvk == DEFINITION else self.services), "1")
+
+    async def list_metadata(self, gvk: GroupVersionKind) -> Listing | ApiError:
+        found = [copy.deepcopy(live) for ref, live in self.objects.items() if ref.group_kind == gvk.group_kind]
+        return self._called("list", ObjectRef("", "", "", gvk.kind)) or Listing(tuple(found), "1")
 
     async def apply(
         self,
@@ -368,7 +380,7 @@ class FakeCluster:
         wanted: Callable[[], bool] | None = None,
     ) -> DeleteOutcome:
         error = self._called("delete", ref)
-        self.propagations.append(propagation)
+        self.propagations[ref.name] = propagation
         if error is None and wanted is not None and not wanted():
             error = ApiError(ErrorClass.STALE, message="not wanted any more")
         if error is not None:
@@ -464,4 +476,28 @@ def context(clock: Clock, mappings: Mappings) -> Context:
         clock=clock,
         wall=clock,
         rng=random.Random(1),
+    )
+
+
+def unit_work(
+    state: ClusterState,
+    *,
+    applier: Any,
+    parents: Any,
+    contents: Any,
+    context: Context,
+    sightings: Sightings | None = None,
+    may_write: Callable[[], bool] = lambda: True,
+) -> UnitWork:
+    """A unit's work over the fakes."""
+    return UnitWork(
+        state,
+        applier=applier,
+        parents=parents,
+        pruner=Pruner(contents, reconciler=state.reconciler, context=context, may_write=may_write),
+        context=context,
+        sightings=sightings or Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None),
+        secrets=SecretSources(state, look=lambda key: None),
+        endings=Endings(state, contents),
+        may_write=may_write,
     )

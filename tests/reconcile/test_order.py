@@ -16,11 +16,10 @@ from gitops.readiness.statuses import Flag, ObjectMemory, ObjectStatus, Outlook,
 from gitops.reconcile import gating
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
-from gitops.reconcile.pruning import Pruner
-from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.unit_work import UnitWork
 from gitops.reconcile.waiting import Need, Till
+from tests.reconcile.conftest import unit_work
 
 
 class Bench:
@@ -32,18 +31,8 @@ class Bench:
 
     def begin(self, *objects: DesiredObject, records: Any = ()) -> ClusterState:
         state: ClusterState = self.kit.state(self.kit.unit(*objects), records=records)
-        pruner = Pruner(
-            self.contents, reconciler=self.kit.reconciler, stage_of=lambda gvk: Stage.CONFIG, may_write=lambda: True
-        )
-        sightings = Sightings(state, self.context, look=lambda key, urgent: None, touched=lambda key: None)
-        self.work = UnitWork(
-            state,
-            applier=self.cluster,
-            parents=self.parents,
-            pruner=pruner,
-            context=self.context,
-            sightings=sightings,
-            may_write=lambda: True,
+        self.work = unit_work(
+            state, applier=self.cluster, parents=self.parents, contents=self.contents, context=self.context
         )
         return state
 
