@@ -145,13 +145,14 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
             plan = replace(plan, record=stored)
-        run.redefined = unjudgeable(steps)
-        await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
-        stored = await self._begin(run, plan.record, steps)
-        if isinstance(stored, ApiError):
-            return await self._no_parent(unit.key, stored)
-        plan = replace(plan, record=stored)
-        await self._apply(run, steps)
+        if steps:
+            run.redefined = unjudgeable(steps)
+            await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
+            stored = await self._begin(run, plan.record, steps)
+            if isinstance(stored, ApiError):
+                return await self._no_parent(unit.key, stored)
+            plan = replace(plan, record=stored)
+            await self._apply(run, steps)
         for trigger in look.due:
             await self._writer.start(run, trigger)
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))

@@ -236,6 +236,7 @@ async def test_o01_24_an_old_schema_is_outlived_after_a_definition_changed(
     definition = crd(kit, a="2")
     resource = after(kit.desired("r", stage=Stage.CUSTOM), definition)
     state = bench.begin(definition, resource, records=[kit.record(definition, content="content-0")])
+    bench.cluster.objects[definition.ref] = kit.live(crd(kit))
     kit.settled(state, crd(kit)).applied = b"old"
     state.objects[definition.ref].last_desired = b"old"
     bench.cluster.admit = established
