@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from gitops.cluster.applying import manager_name
+from gitops.cluster.claiming import claims_of
 from gitops.cluster.comparison import FieldDifference, compare
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.earlier import earlier_state
@@ -20,6 +21,7 @@ from gitops.cluster.errors import ApiError, RequestFailed
 from gitops.cluster.facts import FactsReader
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
+from gitops.cluster.reflecting import Changed
 from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import NAMESPACE
@@ -28,8 +30,10 @@ from gitops.plan.data_held import data_held
 from gitops.plan.immutable import recreates
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Verdict, decide_prune
-from gitops.plan.units import Compilation, DesiredObject
+from gitops.plan.sending import as_sent
+from gitops.plan.units import Compilation, DesiredObject, Unit
 from gitops.policy.facts import ClusterFacts
+from gitops.policy.ownership import Ownership
 from gitops.policy.placement import pins_of
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
@@ -37,6 +41,7 @@ from gitops.policy.updates import Update, check_updates
 from gitops.reconcile.cluster_worker import Connector
 from gitops.reconcile.facts import Wanted
 from gitops.reconcile.heads import kinds_of
+from gitops.reconcile.scalers import AUTOSCALER, Scalers, scalers_watch
 from gitops.source.folders import FolderTree
 
 
@@ -81,6 +86,7 @@ async def compare_with_clusters(
     compiler: Compiler,
     connector: Connector,
     registry: OperatorRegistry,
+    ownership: Ownership,
     *,
     only: frozenset[str],
     known: Published = NOTHING_PUBLISHED,
@@ -93,7 +99,7 @@ async def compare_with_clusters(
         return LivePlan(compilation)
     reconciler = ReconcilerName(compilation.repository.metadata.name)
     names = [ClusterName(name) for name in sorted(compilation.clusters)]
-    clusters = [_Cluster(name, compilation, connector, reconciler, registry) for name in names]
+    clusters = [_Cluster(name, compilation, connector, reconciler, registry, ownership) for name in names]
     try:
         await asyncio.gather(*(cluster.open() for cluster in clusters))
         parents = {key: record for cluster in clusters for key, record in cluster.parents.items()}
@@ -120,6 +126,7 @@ class _Cluster:
         connector: Connector,
         owner: ReconcilerName,
         registry: OperatorRegistry,
+        ownership: Ownership,
     ) -> None:
         self.name = name
         self.facts: ClusterFacts | None = None
@@ -133,6 +140,7 @@ class _Cluster:
         self._manager = manager_name(owner)
         self._registry = registry
         self._objects: Objects | None = None
+        self._scalers = Scalers(ownership)
 
     async def open(self) -> None:
         try:
@@ -163,6 +171,7 @@ class _Cluster:
             return {}
         units = {key: unit for key, unit in compilation.units.items() if key.cluster == self.name}
         found: dict[UnitKey, list[ObjectChange]] = {}
+        await self._learn_scalers(self._objects, units)
         declared = {ref for unit in units.values() for ref in unit.names}
         for key, unit in sorted(units.items()):
             compared = (self._compare(self._objects, key, desired) for desired in unit.objects)
@@ -176,6 +185,17 @@ class _Cluster:
                     found[key] = await self._deleted(self._objects, key, own=set(), declared=declared)
         return found
 
+    async def _learn_scalers(self, objects: Objects, units: Mapping[UnitKey, Unit]) -> None:
+        """Whose replicas are whose, as the daemon learns it from its watch."""
+        self._scalers.declare(units)
+        if scalers_watch(units.values()) is None:
+            return
+        listed = await objects.list_objects(AUTOSCALER.gvk)
+        if not isinstance(listed, ApiError):
+            self._scalers.known = True
+            for scaler in listed.items:
+                self._scalers.event(Changed(scaler))
+
     async def _compare(self, objects: Objects, key: UnitKey, desired: DesiredObject) -> ObjectChange:
         source = str(desired.origin)
         try:
@@ -186,6 +206,16 @@ class _Cluster:
             return ObjectChange(desired.ref, Change.UNKNOWN, source, problem=str(live))
         if live is None:
             return ObjectChange(desired.ref, Change.CREATE, source)
+        left = claims_of(
+            desired,
+            live,
+            self._manager,
+            table=self._scalers.table,
+            registry=self._registry,
+            scaler=self._scalers.of(desired.ref),
+            scaled=self._scalers.may_scale(desired.ref),
+        )
+        desired = as_sent(desired, left.left_out)
         body = desired.body
         compared = compare(body, live, self._manager)
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gitops.cli.live import LivePlan, ObjectChange
     from gitops.model.identity import ClusterName, UnitKey
     from gitops.plan.units import Compilation
+    from gitops.policy.ownership import Ownership
     from gitops.policy.published import Published
     from gitops.policy.registry import OperatorRegistry
     from gitops.source.folders import FolderTree
@@ -52,7 +53,11 @@ def plan(
     registry = settings.operator_registry()
     wanted, known = frozenset(cluster or ()), schemas_of(path, schemas)
     tree, compilation = compiled_folder(path, schemas=known, registry=registry)
-    live = None if credentials_dir is None else _compared(tree, registry, credentials_dir, wanted, known)
+    live = (
+        None
+        if credentials_dir is None
+        else _compared(tree, registry, settings.ownership(), credentials=credentials_dir, wanted=wanted, known=known)
+    )
     compilation = compilation if live is None else live.compilation
     if live is not None and live.refused:
         compilation = with_findings(compilation, live.refused)
@@ -76,7 +81,13 @@ def plan(
 
 
 def _compared(
-    tree: FolderTree, registry: OperatorRegistry, credentials: Path, wanted: frozenset[str], known: Published
+    tree: FolderTree,
+    registry: OperatorRegistry,
+    ownership: Ownership,
+    *,
+    credentials: Path,
+    wanted: frozenset[str],
+    known: Published,
 ) -> LivePlan:
     import asyncio
 
@@ -85,7 +96,7 @@ def _compared(
     from gitops.reconcile.connecting import FolderConnector
 
     compiler, connector = Compiler(registry, known), FolderConnector(credentials)
-    return asyncio.run(compare_with_clusters(tree, compiler, connector, registry, only=wanted, known=known))
+    return asyncio.run(compare_with_clusters(tree, compiler, connector, registry, ownership, only=wanted, known=known))
 
 
 def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> None:

@@ -24,8 +24,10 @@ from gitops.manifests.lines import Path
 from gitops.model.identity import GroupKind
 from gitops.model.ownership import Answer
 from gitops.plan.sending import LeftOut, Why
-from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION
-from gitops.policy.ownership import Ownership
+from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject
+from gitops.policy.handovers import handed_over
+from gitops.policy.ownership import Ownership, default_answer
+from gitops.policy.registry import OperatorRegistry
 
 _MARKS = frozenset({RECONCILER_LABEL, PART_OF_LABEL, SOURCE_ANNOTATION})
 """Ours whatever a rule says: without them the object is lost to us."""
@@ -96,6 +98,24 @@ def claims(
                 found[path] = LeftOut(path, Why.ASKED, writer.manager)
     held = tree is not None and any(_place(declared, tree, path) is not None for path in found)
     return Claims(tuple(found.values()), held)
+
+
+def claims_of(
+    whole: DesiredObject,
+    live: Mapping[str, Any],
+    manager: str,
+    *,
+    table: Ownership,
+    registry: OperatorRegistry,
+    scaler: str,
+    scaled: bool,
+) -> Claims:
+    """Which fields of an object, as Git has it whole, are others' now. `scaler` names an autoscaler that targets it, ""
+    none; `scaled`: there is one, or nobody can tell."""
+    body = whole.body
+    handed = handed_over(body, live, registry.rules_of(whole.ref.group_kind), scaler=scaler)
+    default = default_answer(body)
+    return claims(body, live, manager, table=table, default=default, scaled=scaled, handed=handed)
 
 
 def _group_kind(body: Mapping[str, Any]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitops.cluster.applying import Applier
-from gitops.cluster.claiming import Claims, claims, claims_digest, release
+from gitops.cluster.claiming import Claims, claims_digest, claims_of, release
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.reflecting import Event
 from gitops.manifests.lines import Path
@@ -90,16 +90,14 @@ class Owning:
         return {each.path for each in self._state.left_out(ref) if each.why in (whys or WHYS)}
 
     def _claims(self, whole: DesiredObject, live: Mapping[str, Any]) -> Claims:
-        body = whole.body
-        scaler = self._scaler(whole.ref)
-        return claims(
-            body,
+        return claims_of(
+            whole,
             live,
             self._state.manager,
             table=self._table,
-            default=default_answer(body),
+            registry=self._registry,
+            scaler=self._scaler(whole.ref),
             scaled=self.scalers.may_scale(whole.ref),
-            handed=handed_over(body, live, self._registry.rules_of(whole.ref.group_kind), scaler=scaler),
         )
 
     def _scaler(self, ref: ObjectRef) -> str:

@@ -28,7 +28,7 @@ class Scalers:
 
     def __init__(self, table: Ownership) -> None:
         self.known = False
-        self._table = table
+        self.table = table
         self._declared: dict[ObjectRef, str] = {}
         self._live: dict[ObjectRef, ObjectRef] = {}  # autoscaler → target
         self._targets: dict[ObjectRef, set[ObjectRef]] = {}  # the other way round
@@ -39,14 +39,14 @@ class Scalers:
         if self._for is units:
             return
         self._for = units
-        declared = (o for unit in units.values() for o in unit.objects if o.ref.group_kind in self._table.scalers)
-        named = ((self._table.target(o.body), str(o.ref)) for o in declared)
+        declared = (o for unit in units.values() for o in unit.objects if o.ref.group_kind in self.table.scalers)
+        named = ((self.table.target(o.body), str(o.ref)) for o in declared)
         self._declared = {target: name for target, name in named if target is not None}
 
     def event(self, event: Event) -> set[ObjectRef]:
         """Take in an event of the watch; returns targets of which it may mean something."""
         if isinstance(event, Changed):
-            ref, target = ref_of(event.obj), self._table.target(event.obj)
+            ref, target = ref_of(event.obj), self.table.target(event.obj)
         elif isinstance(event, Deleted | Vanished):
             ref, target = event.ref if isinstance(event, Vanished) else ref_of(event.obj), None
         else:

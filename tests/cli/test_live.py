@@ -11,6 +11,7 @@ import pytest
 
 from gitops.sim import CRDS
 
+ECHO = "/apis/apps/v1/namespaces/platform/deployments/echo"
 CONFIG = "/api/v1/namespaces/platform/configmaps/echo-page"
 
 
@@ -50,6 +51,20 @@ def test_plan_apply_plan_status(gitops: Any, template: Path, fleet: tuple[Any, l
     after = gitops(*plan, "-f", "json", "--exit-code")
     assert after.code == 0
     assert set(changes(json.loads(after.out)).values()) == {"unchanged"}
+
+    merge = {"content_type": "application/merge-patch+json"}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "echo"}
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "echo"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 9},
+    }
+    plane.request("POST", "/apis/autoscaling/v2/namespaces/platform/horizontalpodautoscalers", scaler)
+    scaled = {"spec": {"replicas": 7}}
+    plane.request("PATCH", f"{ECHO}/scale", scaled, query={"fieldManager": "kube-controller-manager"}, **merge)
+    handed = gitops(*plan, "-f", "json", "--exit-code")
+    assert (handed.code, set(changes(json.loads(handed.out)).values())) == (0, {"unchanged"})
 
     edit = {"data": {"index.html": "edited"}}
     query = {"fieldManager": "somebody"}
