@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gitops.cli.live import LivePlan, ObjectChange
     from gitops.model.identity import ClusterName, UnitKey
+    from gitops.plan.pruning import FuseLimits
     from gitops.plan.units import Compilation
     from gitops.policy.published import Published
     from gitops.policy.registry import OperatorRegistry
@@ -52,7 +53,11 @@ def plan(
     registry = settings.operator_registry()
     wanted, known = frozenset(cluster or ()), schemas_of(path, schemas)
     tree, compilation = compiled_folder(path, schemas=known, registry=registry)
-    live = None if credentials_dir is None else _compared(tree, registry, credentials_dir, wanted, known)
+    live = (
+        None
+        if credentials_dir is None
+        else _compared(tree, registry, credentials_dir, wanted, known, settings.fuse.limits())
+    )
     compilation = compilation if live is None else live.compilation
     if live is not None and live.refused:
         compilation = with_findings(compilation, live.refused)
@@ -76,7 +81,12 @@ def plan(
 
 
 def _compared(
-    tree: FolderTree, registry: OperatorRegistry, credentials: Path, wanted: frozenset[str], known: Published
+    tree: FolderTree,
+    registry: OperatorRegistry,
+    credentials: Path,
+    wanted: frozenset[str],
+    known: Published,
+    fuse: FuseLimits,
 ) -> LivePlan:
     import asyncio
 
@@ -85,7 +95,8 @@ def _compared(
     from gitops.reconcile.connecting import FolderConnector
 
     compiler, connector = Compiler(registry, known), FolderConnector(credentials)
-    return asyncio.run(compare_with_clusters(tree, compiler, connector, registry, only=wanted, known=known))
+    compared = compare_with_clusters(tree, compiler, connector, registry, only=wanted, fuse=fuse, known=known)
+    return asyncio.run(compared)
 
 
 def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> None:
@@ -97,6 +108,8 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
     from gitops.report.findings import summary
 
     out = terminal.console()
+    for warning in () if live is None else live.warnings:
+        out.print(Text(warning, style="bold red"))
     terminal.print_findings(compilation.findings, tree.read, out)
     names = [ClusterName(name) for name in sorted(compilation.clusters) if not wanted or name in wanted]
     _print_placement(compilation, names, out)
@@ -114,6 +127,8 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
             twig = branch.add(Text(str(key)) + Text(place, style="dim"))
             if key in compilation.refused:
                 twig.add(Text("refused by the cluster: what runs stays at its last good commit", style="yellow"))
+            if live is not None and key in live.fused:
+                twig.add(Text(f"fuse: {live.fused[key]}", style="red"))
             if key in changes:
                 for change in changes[key]:
                     totals[str(change.change)] = totals.get(str(change.change), 0) + 1
@@ -221,6 +236,8 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
         unit = every.get(key)
         entry: dict[str, Any] = {"cluster": key.cluster, "namespace": unit.namespace or None if unit else None}
         entry["refused"] = key in compilation.refused
+        if live is not None:
+            entry["fuse"] = live.fused.get(key)
         if live is not None and key in live.changes:
             entry["objects"] = changes(key, live.changes[key])
         elif unit is not None and (live is None or entry["refused"]):
@@ -233,6 +250,7 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
         "held": sorted(str(w) for w in compilation.held - compilation.left_alone),
         "findings": [finding_json(f) for f in compilation.findings],
         "unreachable": {} if live is None else {str(k): v for k, v in live.unreachable.items()},
+        "warnings": [] if live is None else live.warnings,
         "placement": placement_json(compilation.decisions, wanted or compilation.clusters),
         "units": units,
     }
