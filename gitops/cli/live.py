@@ -1,8 +1,8 @@
 """What clusters hold beside what a repository declares: the live side of `gitops plan`. Reads only, changes nothing.
 
 Objects are compared as the daemon compares them (owned fields, quantities by value), one GET each. Deletions come from
-the parents: members that are declared no more, proven as the daemon proves them, and counted as its fuse does. Whether
-a deletion will really happen is decided by the daemon, which also looks into namespaces and knows the commits' trailers.
+the parents: members that are declared no more, proven as the daemon proves them and counted as its fuse does. Whether
+they are really deleted is decided by the daemon, which also looks into namespaces and knows what commits consent to.
 """
 
 from __future__ import annotations
@@ -194,13 +194,13 @@ class _Cluster:
         return found
 
     def prunes(self, plan: LivePlan) -> dict[UnitKey, list[Member]]:
-        """Members of each unit here that are declared no more, as the fuse counts them."""
-        units = plan.compilation.units
-        declared = {key: {o.ref for o in units[key].objects} if key in units else set() for key in plan.changes}
+        """Members of each unit here that nobody declares any more, as the fuse counts them."""
+        units = (unit for key, unit in plan.compilation.units.items() if key.cluster == self.name)
+        declared = {o.ref for unit in units for o in unit.objects}
         return {
-            key: [m for m in record.members if m.ref not in declared[key]]
+            key: [m for m in record.members if m.ref not in declared]
             for key, record in self.parents.items()
-            if key in declared
+            if key in plan.changes
         }
 
     def losses(self, plan: LivePlan) -> list[str]:

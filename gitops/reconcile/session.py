@@ -307,8 +307,8 @@ class Session:
             unit = self._state.unit(key)
             if unit is None and not assignment.may_remove(key):
                 continue
-            declared = set() if unit is None else {o.ref for o in unit.objects}
-            prunes[key] = [m for m in record.members if m.ref not in declared]
+            # What another unit declares now is handed over, not deleted.
+            prunes[key] = [m for m in record.members if self._state.declared(m.ref) is None]
             sizes[key] = len(record.members)
         blown = blown_fuses(
             prunes,
