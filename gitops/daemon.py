@@ -27,7 +27,6 @@ from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
 from gitops.model.clusters import Cluster
-from gitops.plan.pruning import FuseLimits
 from gitops.policy.published import Published
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.accounts import OnceReport
@@ -205,7 +204,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,
         deletion_deadline=settings.deletion_deadline,
-        fuse=FuseLimits(settings.fuse.count, settings.fuse.share, settings.fuse.share_floor),
+        fuse=settings.fuse.limits(),
         fights=FightLimits(settings.fights.limit, settings.fights.half_life),
     )
 

@@ -34,6 +34,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gitops.model.identity import GroupVersionKind
 
 if TYPE_CHECKING:
+    from gitops.plan.pruning import FuseLimits
     from gitops.policy.ownership import Ownership
     from gitops.policy.registry import OperatorRegistry
 
@@ -234,6 +235,11 @@ class FuseSettings(Group):
 
     share_floor: Annotated[int, Field(ge=1)] = 4
     """Objects that a unit must have for `fuse.share` to count, so that small units can lose one without ceremony."""
+
+    def limits(self) -> FuseLimits:
+        from gitops.plan.pruning import FuseLimits
+
+        return FuseLimits(self.count, self.share, self.share_floor)
 
 
 class FightSettings(Group):

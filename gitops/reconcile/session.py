@@ -331,8 +331,8 @@ class Session:
             unit = self._state.unit(key)
             if unit is None and not assignment.may_remove(key):
                 continue
-            declared = frozenset() if unit is None else unit.names
-            prunes[key] = [m for m in record.members if m.ref not in declared]
+            # What another unit declares now is handed over, not deleted.
+            prunes[key] = [m for m in record.members if not self._state.is_named(m.ref)]
             sizes[key] = len(record.members)
         blown = blown_fuses(
             prunes,

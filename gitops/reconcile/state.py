@@ -232,6 +232,10 @@ class ClusterState:
     def declared(self, ref: ObjectRef) -> tuple[UnitKey, DesiredObject] | None:
         return self._declared.get(ref)
 
+    def is_named(self, ref: ObjectRef) -> bool:
+        """Does Git declare the object, also where its content comes from the cluster and is not known yet?"""
+        return ref in self._declared or ref in self._copies
+
     def declared_by_others(self, key: UnitKey) -> set[ObjectRef]:
         """Objects that other units declare, or have while nothing is known of them: never pruned on this one's
         behalf. What another unit merely has and declares no more is decided by the labels on the object."""
@@ -245,8 +249,7 @@ class ClusterState:
         the delete, since heads come while a unit is being worked on.
 
         What is absent may have moved into a workload that has errors (cases.md R05, R06), or whose operator may not be
-        used here: what that one names stays,
-        and when it cannot be read, so does everything that could be in it. Functions have namespaces of their own, so
+        used here: what that one names stays, and when it cannot be read, so does everything that could be in it. Functions have namespaces of their own, so
         between them only a whole one with an explicit namespace can move.
         """
         assignment = self.assignment
@@ -254,7 +257,7 @@ class ClusterState:
             return "no head is known"
         if assignment.mode is Mode.PAUSED:
             return "the cluster is paused"
-        if ref in self._declared or ref in self._copies:
+        if self.is_named(ref):
             return "it is declared"
         if key.workload in assignment.held:
             return "its workload has errors and stays as it is"
@@ -291,7 +294,7 @@ class ClusterState:
         members = {m.ref for r in self.parents.values() for m in r.members}
         lost = dict.fromkeys(self.unclaimed, "it carries our marks, and no parent names it")
         found = {**lost, **self.left_behind}
-        return {ref: found[ref] for ref in sorted(found) if ref not in members and ref not in self._declared}
+        return {ref: found[ref] for ref in sorted(found) if ref not in members and not self.is_named(ref)}
 
     def not_taken_over(self, key: UnitKey) -> set[ObjectRef]:
         """Objects that other units declare and whose parents do not name them yet: until then this unit's must, or

@@ -199,6 +199,7 @@ class World:
         server.dead, server.fateful, server.fate = False, -1, ""
         self.state = ClusterState(CLUSTER, RECONCILER)
         self.seen: dict[ObjectRef, Json] = {}
+        self.late: list[Changed | Deleted] = []
         self.store = ParentStore(server, reconciler=RECONCILER, cluster=CLUSTER, manager=MANAGER)  # type: ignore[arg-type]
         stored = asyncio.run(self.store.load_all())
         assert isinstance(stored, StoredParents)
@@ -219,8 +220,19 @@ class World:
         self.assign()
         self.watch()
 
+    def note(self, ref: ObjectRef) -> None:
+        """The object is about to be changed: a watch tells that it was there, too."""
+        live, seen = copy.deepcopy(self.server.objects[ref]), self.seen.get(ref)
+        if seen is not None and seen["metadata"]["uid"] != live["metadata"]["uid"]:
+            self.late.append(Deleted(seen))
+        self.late.append(Changed(copy.deepcopy(live)))
+        self.seen[ref] = live
+
     def watch(self) -> None:
         """The events since it looked last."""
+        for event in self.late:
+            self.sightings.declared_event(event)
+        self.late.clear()
         now = {
             ref: live
             for ref, live in self.server.objects.items()
@@ -337,7 +349,7 @@ histories = st.lists(st.one_of(commits, renames, runs, runs, runs, foreign), min
 def foreign_write(world: World, what: str, name: str) -> None:
     ref = world.kit.ref(name)
     if ref in world.ours():
-        world.seen.setdefault(ref, copy.deepcopy(world.server.objects[ref]))  # a watch leaves nothing out
+        world.note(ref)
     if what in ("delete", "replace"):
         world.server.objects.pop(ref, None)
     if what in ("create", "replace") and ref not in world.server.objects:
