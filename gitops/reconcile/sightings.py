@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gitops.cluster import adopting
 from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.parents import read_parent
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
@@ -24,6 +25,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.observing import Observation, Sighting, observe
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.reconcile.taking_over import adoption_of
 from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
 
 _log = logging.getLogger(__name__)
@@ -97,6 +99,8 @@ class Sightings:
             return
         self._state.by_uid[record.uid] = key
         self._evaluate(record, live)
+        if observation.sighting is not Sighting.QUIET:
+            record.left_over = self._left_over(key, live)
         self._touched(key)
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
@@ -191,12 +195,21 @@ class Sightings:
         record.generation, record.deleting, record.suspect = outcome.generation, False, False
         record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
         record.applied = record.last_desired = desired.digest
+        record.entry_version = desired.gvk.api_version
         record.overridden = outcome.overridden
+        found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)
-        found = self._state.declared(desired.ref)
+            record.left_over = () if found is None else self._left_over(found[0], outcome.live)
         if found is not None:
             self._state.by_uid[record.uid] = found[0]
+
+    def _left_over(self, key: UnitKey, live: Mapping[str, Any]) -> tuple[str, ...]:
+        """Fields of earlier managers that nobody declares any more, as people read them."""
+        unit = self._state.unit(key)
+        named = adoption_of(self._state, unit).tools if unit is not None else ()
+        old = adopting.old_entries(live, named)
+        return tuple(map(adopting.shown, adopting.left_over(live, old, manager=self._state.manager))) if old else ()
 
     # -- readiness ---------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
 from gitops.plan.units import RECONCILER_LABEL, Mode, Unit
+from gitops.readiness.texts import one_line
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
@@ -27,6 +28,7 @@ from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.removing import Remover
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
+from gitops.reconcile.taking_over import Adopter, left_over_sentence
 from gitops.reconcile.writing import Writer
 from gitops.report.drift import Repair
 
@@ -53,8 +55,9 @@ class UnitWork:
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
-        self._preflight = Preflight(state, may_write=may_write)
-        self._writer = Writer(state, context=context, sightings=sightings, may_write=may_write)
+        adopter = Adopter(state, may_write=may_write)
+        self._preflight = Preflight(state, adopter=adopter, may_write=may_write)
+        self._writer = Writer(state, context=context, sightings=sightings, adopter=adopter, may_write=may_write)
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
     async def run(self, key: UnitKey) -> UnitOutcome:
@@ -189,7 +192,7 @@ class UnitWork:
             namespace=unit.namespace,
         )
         if not left and pruned.complete and plan.record.content_key != unit.content_key:
-            adopted = f"adopted {', '.join(sorted(run.adopted)[:10])}" if run.adopted else ""
+            adopted = f"adopted {one_line(', '.join(sorted(run.adopted)[:10]), 1000)}" if run.adopted else ""
             unit_state.note = _changed_in_place(plan.record, unit) or adopted
             settled = replace(
                 settled,
@@ -204,7 +207,9 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
             self._keep(stored)
-        return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng)
+        records = ((o.ref, self._state.objects.get(o.ref)) for o in unit.objects)
+        left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
+        return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
 
     # -- a unit that left Git ----------------------------------------------------------------------------------------
 
