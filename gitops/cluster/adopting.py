@@ -312,21 +312,22 @@ def old_entries(live: Mapping[str, Any], tools_named: Collection[Tool] = ()) -> 
 
 
 def left_over(live: Mapping[str, Any], old: Collection[Mapping[str, Any]], *, manager: str) -> tuple[OwnedPath, ...]:
-    """Fields that only these earlier entries had or have: live, and declared by nobody who still would. Outermost paths
+    """Fields that only these earlier entries have or had: live, and declared by nobody who still would. Outermost paths
     only; sorted as they are read.
 
-    The server's entry for what was there before the first apply cannot tell a default from a declaration, so of that
-    only what is never a default counts: labels, annotations, data, and items of keyed lists.
+    What was folded into ours and dropped is only there again because the server fills it in, so of an entry that is
+    gone `replicas` counts alone, which is never folded. The server's entry for what was there before the first apply
+    cannot tell a default from a declaration: of that only what is never a default counts, which are labels,
+    annotations, data, and items of keyed lists.
     """
-    mine = our_entry(live, manager)
-    others = [e for e in entries(live) if e is mine or not (_is_before(e) or e in old)]
+    mine, there = our_entry(live, manager), entries(live)
+    others = [e for e in there if e is mine or not (_is_before(e) or e in old)]
     owned = [tree for e in others if (tree := tree_of(e)) is not None]
     found: dict[str, OwnedPath] = {}
     for entry in old:
         for path in members(tree_of(entry) or {}):
-            if _is_before(entry) and not _never_a_default(path):
-                continue
-            if _stands_alone(path, live) and not any(_owns(tree, path) for tree in owned):
+            counts = _never_a_default(path) if _is_before(entry) else entry in there or path[-1].value == "replicas"
+            if counts and _stands_alone(path, live) and not any(_owns(tree, path) for tree in owned):
                 found.setdefault(_key(path), path)
     return _outermost(found)
 

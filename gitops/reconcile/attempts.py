@@ -41,6 +41,7 @@ class Met:
 
     live: Mapping[str, Any]
     now: dict[str, Any]  # as it is after the steps taken so far
+    earlier: tuple[Mapping[str, Any], ...] = ()  # managedFields entries of those who declared it
     tools: frozenset[Tool] = frozenset()
     owners: tuple[Owner, ...] = ()
     ours: bool = False

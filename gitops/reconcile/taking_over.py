@@ -17,7 +17,7 @@ from gitops.cluster.applying import ApplyOutcome, ApplyResult
 from gitops.cluster.errors import ApiError
 from gitops.model.adoption import Adoption
 from gitops.plan.parents import applyset_id, parent_name
-from gitops.plan.units import DesiredObject, Unit
+from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject, Unit
 from gitops.reconcile.attempts import Attempt, Met
 from gitops.reconcile.state import ClusterState
 
@@ -53,7 +53,8 @@ class Adopter:
         if refusal:
             run.refuse(desired, refusal)
             return False
-        run.met[desired.ref] = Met(live, live, adoption.tools, owners, ours)
+        earlier = adopting.old_entries(live, adoption.tools)
+        run.met[desired.ref] = Met(live, live, earlier, adoption.tools, owners, ours)
         return True
 
     async def prepare(self, run: Attempt, desired: DesiredObject) -> ApplyOutcome | None:
@@ -75,6 +76,8 @@ class Adopter:
         for _ in range(ROUNDS):
             if outcome.error is not None or outcome.live is None or not self._may_write():
                 return outcome
+            earlier = adopting.old_entries(outcome.live, met.tools)
+            met = replace(met, earlier=(*met.earlier, *earlier))
             step = await run.applier.adopt(desired, outcome.live, tools=met.tools)
             if step.error is not None:
                 return replace(outcome, result=ApplyResult.ERROR, error=step.error)
@@ -121,16 +124,25 @@ def _refusal(
 
 def _told(desired: DesiredObject, met: Met, live: Mapping[str, Any], manager: str) -> str:
     """One sentence: whose it was, what changed, what stays, and what an earlier owner may still do."""
-    old = adopting.old_entries(met.live, met.tools)
-    by = [owner.words for owner in met.owners] or [*adopting.managers(old)] or ["unknown means"]
-    changed = [d.pointer for d in fields.compare(desired.body, met.live, manager).differences]
-    gone = [adopting.shown(p) for p in adopting.removed(met.live, live, old)]
-    left = [adopting.shown(p) for p in adopting.left_over(live, [*old, *adopting.old_entries(live)], manager=manager)]
+    by = [owner.words for owner in met.owners] or [*adopting.managers(met.earlier)] or ["unknown means"]
+    changed = [d.pointer for d in fields.compare(_without_marks(desired.body), met.live, manager).differences]
+    gone = [adopting.shown(p) for p in adopting.removed(met.live, live, met.earlier)]
+    left = [adopting.shown(p) for p in adopting.left_over(live, met.earlier, manager=manager)]
     parts = [f"{word} {_some(paths)}" for word, paths in (("changed", changed), ("removed", gone)) if paths]
     if left:
         parts.append(f"left as it is, declared by nobody: {_some(left)}")
     parts += [tools.AFTERWARDS[owner.tool] for owner in met.owners if owner.tool is not None]
     return "; ".join([f"{desired.ref} (made by {', '.join(by)})", *parts])
+
+
+def _without_marks(body: dict[str, Any]) -> dict[str, Any]:
+    """The payload without what every object of ours carries."""
+    metadata = body["metadata"]
+    for place, marks in (("labels", (RECONCILER_LABEL, PART_OF_LABEL)), ("annotations", (SOURCE_ANNOTATION,))):
+        kept = {k: v for k, v in metadata.pop(place, {}).items() if k not in marks}
+        if kept:
+            metadata[place] = kept
+    return body
 
 
 def _count(paths: Collection[str]) -> str:
