@@ -8,8 +8,9 @@ something (kubectl edit, label, scale, rollout, controllers) stay theirs.
 
 An entry is about one API version, and so is ours. Entries at several versions are folded one version after the other,
 each followed by an apply: it takes away what that entry had and Git has not, whatever its version (structured-merge-
-diff converts, Updater.prune). Entries at a version that is served no more would be dropped by the next write of
-anybody; their names are read at the present version, as Flux does (MigrateAPIVersion).
+diff converts, Updater.prune). An entry at a version that the definition has no more, of whomever, makes
+the server refuse every apply, and drop all entries with the next other write; its names are read at the present
+version, as Flux does (MigrateAPIVersion).
 
 Never folded: finalizers and owner references, which have their own life; and `replicas` that Git leaves out of
 something that it declares: dropped by its last owner it would fall to 1, while an autoscaler that wrote the same number
@@ -127,7 +128,7 @@ def take_over(
     here = str(live.get("apiVersion", ""))
     ours = our_entry(live, manager)
     before = [e for e in found if _is_before(e)]
-    old = [e for e in found if e is not ours and _is_declaring(e, tools_named)]
+    old = [e for e in found if e is not ours and (_is_declaring(e, tools_named) or _is_our_update(e, manager))]
     version = _next_version(old or [e for e in (ours,) if e is not None], here, served)
     folded = [e for e in old if _version_of(e, here, served) == version]
     tree: Tree = {}
@@ -139,9 +140,13 @@ def take_over(
     tree = _without_unclaimed(tree, payload)
     if ours is not None and _version_of(ours, here, served) == version:
         tree = _merged(tree_of(ours) or {}, tree)
-    rest = [dict(e) for e in found if e is not ours and e not in folded and e not in before]
+    rest = [
+        {**e, "apiVersion": _version_of(e, here, served)}
+        for e in found
+        if e is not ours and e not in folded and e not in before
+    ]
     operations = [*_unmark(live, payload, tools_named)]
-    gone = ours is not None and served is not None and ours.get("apiVersion") not in served
+    gone = any(_version_of(e, here, served) != e.get("apiVersion") for e in found)
     if (folded or before or gone) and (tree or rest):
         again = _entry(ours, tree, manager=manager, version=version, folded=[*folded, *before])
         kept = [*rest, again] if tree else rest
@@ -183,6 +188,11 @@ def _is_declaring(entry: Mapping[str, Any], tools_named: Collection[Tool]) -> bo
     if entry.get("subresource"):
         return False
     return name in DECLARING_MANAGERS or any(tools.is_manager_of(name, tool) for tool in tools_named)
+
+
+def _is_our_update(entry: Mapping[str, Any], manager: str) -> bool:
+    """A patch under our name that was no apply: what it set would stay when Git drops it."""
+    return entry.get("manager") == manager and entry.get("operation") == "Update" and not entry.get("subresource")
 
 
 def _version_of(entry: Mapping[str, Any], here: str, served: Collection[str] | None) -> str:

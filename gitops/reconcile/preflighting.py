@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gitops.cluster.applying import ApplyResult
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
-from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.errors import VERSION_GONE, ApiError, ErrorClass
 from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import NAMESPACE
 from gitops.plan.planning import Apply, Reason
@@ -18,6 +18,7 @@ from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.taking_over import Adopter
+from gitops.reconcile.unblocking import Unblocker
 
 _UNPROCESSABLE = 422
 
@@ -25,9 +26,12 @@ _UNPROCESSABLE = 422
 class Preflight:
     """Dry-runs on one cluster. `may_write` is False as soon as another daemon may be writing."""
 
-    def __init__(self, state: ClusterState, *, adopter: Adopter, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self, state: ClusterState, *, adopter: Adopter, unblocker: Unblocker, may_write: Callable[[], bool]
+    ) -> None:
         self._state = state
         self._adopter = adopter
+        self._unblocker = unblocker
         self._may_write = may_write
 
     async def run(self, run: Attempt, steps: list[Apply]) -> None:
@@ -55,11 +59,13 @@ class Preflight:
                 return False  # then there is no object either
             if not await self._adopter.meet(run, desired):
                 return False
-            if error is not None and error.status == _UNPROCESSABLE:
+            if error is not None and (error.status == _UNPROCESSABLE or error.reason == VERSION_GONE):
                 error = await self._check_again(run, desired, error)
+        if step.reason is not Reason.CREATE and await self._unblocker.can(run, desired, error):
+            return False
         # What it waits for may be in this very unit: the apply in its stage decides.
         if error is not None and error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
-            run.fail(desired, error)
+            run.fail(desired, await self._unblocker.told(run, desired, error))
         return created
 
     def _may_be_of_others(self, run: Attempt, step: Apply) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gitops.cluster import adopting
 from gitops.cluster.applying import ApplyOutcome
+from gitops.cluster.comparison import Comparison
 from gitops.cluster.parents import read_parent
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
@@ -254,6 +255,10 @@ class Sightings:
             self._context.metrics.drifted(self._state.name, str(record.kind))
         unit_state.drifts = [*unit_state.drifts, *records][-DRIFTS_KEPT:]
         self._touched(key)
+
+    def tell(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
+        """Drift that a call has met, not the watch."""
+        self._report(key, [*drift_records(key, desired, comparison, detected_at=self._context.moment())])
 
     def repaired(self, key: UnitKey, ref: ObjectRef, repair: Repair) -> None:
         """What became of the pending drifts of an object."""

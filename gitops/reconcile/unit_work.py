@@ -29,6 +29,7 @@ from gitops.reconcile.removing import Remover
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.taking_over import Adopter, left_over_sentence
+from gitops.reconcile.unblocking import Unblocker
 from gitops.reconcile.writing import Writer
 from gitops.report.drift import Repair
 
@@ -56,8 +57,16 @@ class UnitWork:
         self._sightings = sightings
         self._may_write = may_write
         adopter = Adopter(state, may_write=may_write)
-        self._preflight = Preflight(state, adopter=adopter, may_write=may_write)
-        self._writer = Writer(state, context=context, sightings=sightings, adopter=adopter, may_write=may_write)
+        unblocker = Unblocker(state, sightings=sightings)
+        self._preflight = Preflight(state, adopter=adopter, unblocker=unblocker, may_write=may_write)
+        self._writer = Writer(
+            state,
+            context=context,
+            sightings=sightings,
+            adopter=adopter,
+            unblocker=unblocker,
+            may_write=may_write,
+        )
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
     async def run(self, key: UnitKey) -> UnitOutcome:

@@ -14,6 +14,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import Adopter
+from gitops.reconcile.unblocking import Unblocker
 from gitops.report.drift import Repair
 
 
@@ -27,12 +28,14 @@ class Writer:
         context: Context,
         sightings: Sightings,
         adopter: Adopter,
+        unblocker: Unblocker,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
         self._context = context
         self._sightings = sightings
         self._adopter = adopter
+        self._unblocker = unblocker
         self._may_write = may_write
         self._turns: dict[ObjectRef, asyncio.Lock] = {}
 
@@ -84,6 +87,7 @@ class Writer:
         if failed is not None:
             return failed
         outcome = await run.applier.apply(desired, uid=step.uid or None)
+        outcome = await self._unblocker.resolve(run, desired, outcome, mend=step.reason is not Reason.CREATE)
         outcome = await self._adopter.finish(run, desired, outcome)
         return outcome if step.reason is Reason.CREATE else await run.applier.forget_before(outcome)
 
