@@ -117,18 +117,22 @@ def take_over(
     payload: Mapping[str, Any],
     tools_named: Collection[Tool] = (),
     served: Collection[str] | None = None,
+    applied: bool = False,
 ) -> Operations:
     """The next step of taking `live` over for what we declare as `payload`: a JSON patch that holds only for the
     resourceVersion it was made from; empty when our apply alone will do.
 
     `served` are the API versions of the kind that are served (`group/version`); None: all that entries name. After the
-    step and our apply of the payload, look again: entries at several versions need as many steps.
+    step and our apply of the payload, look again, with `applied`: entries at several versions need as many steps, and
+    our entry may make room for another only when it is exactly what Git has.
     """
     metadata, found = live.get("metadata") or {}, entries(live)
     here = str(live.get("apiVersion", ""))
     ours = our_entry(live, manager)
     before = [e for e in found if _is_before(e)]
     old = [e for e in found if e is not ours and (_is_declaring(e, tools_named) or _is_our_update(e, manager))]
+    if ours is not None and not applied:
+        old = [e for e in old if _version_of(e, here, served) == _version_of(ours, here, served)]
     version = _next_version(old or [e for e in (ours,) if e is not None], here, served)
     folded = [e for e in old if _version_of(e, here, served) == version]
     tree: Tree = {}
@@ -147,9 +151,9 @@ def take_over(
     ]
     operations = [*_unmark(live, payload, tools_named)]
     gone = any(_version_of(e, here, served) != e.get("apiVersion") for e in found)
-    if (folded or before or gone) and (tree or rest):
-        again = _entry(ours, tree, manager=manager, version=version, folded=[*folded, *before])
-        kept = [*rest, again] if tree else rest
+    again = _entry(ours, tree, manager=manager, version=version, folded=[*folded, *before]) if tree else ours
+    kept = [*rest, *([dict(again)] if again is not None else [])]
+    if (folded or before or gone) and kept:
         operations.append({"op": "replace", "path": "/metadata/managedFields", "value": kept})
     if operations:
         operations.insert(0, _test(metadata))

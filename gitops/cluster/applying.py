@@ -199,13 +199,16 @@ class Applier(Objects):
             return outcome
         return replace(outcome, resource_version=answer["metadata"].get("resourceVersion", ""), live=answer)
 
-    async def adopt(self, obj: DesiredObject, live: dict[str, Any], *, tools: Collection[Tool] = ()) -> ApplyOutcome:
+    async def adopt(
+        self, obj: DesiredObject, live: dict[str, Any], *, tools: Collection[Tool] = (), applied: bool = False
+    ) -> ApplyOutcome:
         """Fold what declaring managers own of `live` into our entry (adopting.take_over), before an apply of an object
         that was made by other means. UNCHANGED without a call when there is nothing to fold; STALE when it changed
-        since it was read. `resource_version` and `live` of the outcome are those after the patch."""
+        since it was read; `applied` when `live` is the answer to our apply. `resource_version` and `live` of the
+        outcome are those after the patch."""
         served = frozenset(g.api_version for g in self.discovery.known() if g.group_kind == obj.gvk.group_kind)
         operations = adopting.take_over(
-            live, manager=self.manager, payload=obj.body, tools_named=tools, served=served or None
+            live, manager=self.manager, payload=obj.body, tools_named=tools, served=served or None, applied=applied
         )
         if not operations:
             return _adopted(obj.ref, obj.gvk, live, ApplyResult.UNCHANGED)

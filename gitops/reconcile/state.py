@@ -77,6 +77,7 @@ class UnitState:
     drifts: list[DriftRecord] = field(default_factory=list)
     status: UnitStatus | None = None
     memory: UnitMemory = field(default_factory=UnitMemory)
+    adopted: list[str] = field(default_factory=list)  # what was taken over since the unit was last as declared
     note: str = ""  # something to tell although all is as declared
     fused: str = ""  # the sentence of a blown fuse; deletions wait for consent
 

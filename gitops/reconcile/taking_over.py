@@ -78,7 +78,7 @@ class Adopter:
                 return outcome
             earlier = adopting.old_entries(outcome.live, met.tools)
             met = replace(met, earlier=(*met.earlier, *earlier))
-            step = await run.applier.adopt(desired, outcome.live, tools=met.tools)
+            step = await run.applier.adopt(desired, outcome.live, tools=met.tools, applied=True)
             if step.error is not None:
                 return replace(outcome, result=ApplyResult.ERROR, error=step.error)
             if step.result is ApplyResult.UNCHANGED:
@@ -126,7 +126,9 @@ def _told(desired: DesiredObject, met: Met, live: Mapping[str, Any], manager: st
     """One sentence: whose it was, what changed, what stays, and what an earlier owner may still do."""
     by = [owner.words for owner in met.owners] or [*adopting.managers(met.earlier)] or ["unknown means"]
     changed = [d.pointer for d in fields.compare(_without_marks(desired.body), met.live, manager).differences]
-    gone = [adopting.shown(p) for p in adopting.removed(met.live, live, met.earlier)]
+    marks = {mark for tool in met.tools for mark in tools.marks(met.live, tool)}
+    removed = adopting.removed(met.live, live, met.earlier)
+    gone = [adopting.shown(p) for p in removed if tuple(e.value for e in p[1:]) not in marks]
     left = [adopting.shown(p) for p in adopting.left_over(live, met.earlier, manager=manager)]
     parts = [f"{word} {_some(paths)}" for word, paths in (("changed", changed), ("removed", gone)) if paths]
     if left:

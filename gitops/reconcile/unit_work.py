@@ -35,6 +35,9 @@ from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
 
+MOST_ADOPTED = 5
+"""Objects that a unit's sentence names as taken over."""
+
 
 class UnitWork:
     """Executes units of one cluster. `may_write` is False as soon as another daemon may be writing."""
@@ -200,9 +203,10 @@ class UnitWork:
             members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
             namespace=unit.namespace,
         )
+        unit_state.adopted += run.adopted
         if not left and pruned.complete and plan.record.content_key != unit.content_key:
-            adopted = f"adopted {one_line(', '.join(sorted(run.adopted)[:10]), 1000)}" if run.adopted else ""
-            unit_state.note = _changed_in_place(plan.record, unit) or adopted
+            unit_state.note = _changed_in_place(plan.record, unit) or _adopted(unit_state.adopted)
+            unit_state.adopted = []
             settled = replace(
                 settled,
                 content_key=unit.content_key,
@@ -243,6 +247,12 @@ def _paused_removal(record: ParentRecord) -> UnitOutcome:
     sentence = f"it left Git; mode {Mode.PAUSED} deletes nothing"
     previews = tuple(f"delete {member.ref}" for member in record.members)
     return UnitOutcome(SyncState.PAUSED, sentence, previews=previews)
+
+
+def _adopted(sentences: list[str]) -> str:
+    """What was taken over, in a bounded sentence."""
+    more = f" (and {len(sentences) - MOST_ADOPTED} more)" if len(sentences) > MOST_ADOPTED else ""
+    return f"adopted {one_line(', '.join(sorted(sentences)[:MOST_ADOPTED]), 1000)}{more}" if sentences else ""
 
 
 def _changed_in_place(record: ParentRecord, unit: Unit) -> str:

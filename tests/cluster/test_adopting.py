@@ -100,7 +100,8 @@ def test_one_version_after_the_other() -> None:
     first = folded(old, new)
     assert first is not None
     assert (first["apiVersion"], first["fieldsV1"]) == ("v1", {"f:data": {"f:new": {}}})
-    second = folded(ours, old)
+    assert folded(ours, old) is None, "what ours has beyond Git must go first"
+    second = folded(ours, old, applied=True)
     assert second is not None
     assert (second["apiVersion"], second["fieldsV1"]) == ("v1beta1", {"f:data": {"f:old": {}}}), "ours comes again"
 
@@ -180,18 +181,33 @@ some_entries = st.lists(
 @given(some_entries)
 def test_a_takeover_ends_and_loses_no_entry_of_others(entries: list[dict[str, Any]]) -> None:
     live = live_with(*{(e["manager"]): e for e in entries}.values())
-    others = [e for e in live["metadata"]["managedFields"] if e["manager"] == "operator"]
-    for _ in range(5):
-        operations = take_over(live, manager=ME, payload={"metadata": {}}, tools_named=[Tool.HELM], served={"v1"})
-        if not operations:
+
+    def others() -> list[Any]:
+        return [e["fieldsV1"] for e in live["metadata"]["managedFields"] if e["manager"] == "operator"]
+
+    before = others()
+    for number in range(6):
+        operations = take_over(
+            live,
+            manager=ME,
+            payload=NOTHING,
+            tools_named=[Tool.HELM],
+            served={"v1", "v1beta1"},
+            applied=number > 0,
+        )
+        if number and not operations:
             break
-        found = operations[-1]["value"]
-        assert [e for e in found if e["manager"] == "operator"] == others
-        live["metadata"]["managedFields"] = [e for e in found if e["manager"] != ME] + [
-            entry(ME, {}, operation="Apply")
+        found = operations[-1]["value"] if operations else live["metadata"]["managedFields"]
+        # and then our apply
+        live["metadata"]["managedFields"] = [
+            *(e for e in found if e["manager"] != ME),
+            entry(ME, {}, operation="Apply"),
         ]
+        assert others() == before
     else:
         raise AssertionError("it does not end")
+    left = {e["manager"] for e in live["metadata"]["managedFields"]}
+    assert left <= {ME, "operator"}
 
 
 # -- marks -----------------------------------------------------------------------------------------------------------

@@ -297,8 +297,12 @@ class FakeCluster:
         self.admit(live)
         return live
 
-    async def adopt(self, obj: DesiredObject, live: Json, *, tools: Iterable[Any] = ()) -> ApplyOutcome:
-        operations = adopting.take_over(live, manager=MANAGER, payload=obj.body, tools_named=tuple(tools))
+    async def adopt(
+        self, obj: DesiredObject, live: Json, *, tools: Iterable[Any] = (), applied: bool = False
+    ) -> ApplyOutcome:
+        operations = adopting.take_over(
+            live, manager=MANAGER, payload=obj.body, tools_named=tuple(tools), applied=applied
+        )
         if not operations:
             return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=ApplyResult.UNCHANGED, live=live)
         error = self._called("adopt", obj.ref)

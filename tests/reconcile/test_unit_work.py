@@ -209,7 +209,8 @@ async def test_an_object_of_helm_is_refused_and_left_alone(bench: Bench, kit: An
     helm = {"meta.helm.sh/release-name": "shop"}
     bench.cluster.objects[web.ref] = foreign(kit, web, labels={"app.kubernetes.io/managed-by": "Helm"}, **helm)
     outcome = await bench.work(kit.state(kit.unit(web, other)))
-    assert outcome.sentence == "ConfigMap shop/web: it exists and the Helm release shop declares it"
+    told = "ConfigMap shop/web: it exists and the Helm release shop declares it; `adoptFrom: [helm]` would take it over"
+    assert outcome.sentence == told
     assert bench.cluster.verbs("adopt", "apply") == ["other"]
 
 
