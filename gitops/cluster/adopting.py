@@ -51,6 +51,7 @@ DECLARING_MANAGERS = frozenset(
     {
         "kubectl-client-side-apply",
         "kubectl",  # kubectl apply --server-side
+        "kubectl-last-applied",  # the same over an object of client-side apply: it has the annotation
         "kubectl-create",
         "kubectl-replace",
         "kubectl-run",

@@ -100,8 +100,10 @@ class Sightings:
             return
         self._state.by_uid[record.uid] = key
         self._evaluate(record, live)
-        if observation.sighting is not Sighting.QUIET:
-            record.left_over = self._left_over(key, live)
+        left_over = self._left_over(key, live)
+        if left_over != record.left_over:
+            record.left_over = left_over
+            self._look(key, False)  # it is told with how the unit stands
         self._touched(key)
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])

@@ -113,6 +113,8 @@ async def test_s01_9_what_kubectl_declared_leaves_with_git_at_once(
     shop.kubectl(*how, body=labelled(service(place, 80), old="1", kept="1"))
     shop.kubectl(*how, body=deployment(place, "old", {"emptyDir": {}}))
     shop.kubectl(*how, body=config_map(place, one="1", two="2"))
+    if how == ["apply"]:  # somebody moved on to server-side apply; a manager of its own keeps the annotation
+        shop.kubectl("apply", "--server-side", body=config_map(place, one="1", two="2"))
     shop.touch("configmaps", "settings", {"data": {"theirs": "x"}}, manager="operator")
     uid = shop.get("deployments", "web")["metadata"]["uid"]
 
@@ -218,7 +220,26 @@ async def test_unowned_leftovers_are_told_whenever_they_are_seen(live_unit: Live
     told = f"1 field of ConfigMap {place}/settings is owned by nobody who declares it: data.two"
     assert (outcome.state, outcome.sentence) == (SyncState.SYNCED, told)
     live_unit.forget()
+    await live_unit.settled(config_map(place, one="1"))
     assert told in (await live_unit.see()).sentence
+
+
+async def test_what_an_earlier_tool_adds_after_its_object_was_taken_over_is_told(
+    live_unit: LiveUnit, shop: Shop
+) -> None:
+    """As `helm upgrade` of the release does: it adds beside what is declared, which is no drift."""
+    place = shop.namespace
+    theirs = config_map(place, one="1")
+    theirs["metadata"] |= {"labels": HELM[0], "annotations": HELM[1]}
+    shop.created("configmaps", theirs, manager="helm")
+    await live_unit.settled(config_map(place, one="1"), adoption=adopt_from(Tool.HELM))
+    await live_unit.see()
+    live_unit.looks.clear()
+    shop.touch("configmaps", "settings", {"data": {"two": "2"}}, manager="helm")
+    outcome = await live_unit.see()
+    assert outcome.applied == 0
+    assert live_unit.looks == [live_unit.key]
+    assert "is owned by nobody who declares it: data.two" in outcome.sentence
 
 
 # -- other tools -----------------------------------------------------------------------------------------------------
