@@ -267,7 +267,7 @@ async def test_s02_an_object_that_has_items_twice_is_adopted(
 async def test_s19_two_owner_references_of_one_owner_hold_nobody_up(
     live_unit: LiveUnit, shared_api: ApiServer, namespace: str
 ) -> None:
-    """Servers before 1.32 refuse every apply of such an object; the others of the unit go on either way."""
+    """Older servers refuse every apply of such an object; the others of the unit go on either way."""
     await live_unit.settled(service(namespace, HTTP), service(namespace, HTTP, name="other"))
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u-1"}
     twice = {"metadata": {"ownerReferences": [owner, {**owner, "blockOwnerDeletion": True}]}}
