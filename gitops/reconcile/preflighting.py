@@ -1,4 +1,4 @@
-"""Before anything of a unit is written: what Git changed is dry-run, and what exists by other means is taken over.
+"""Before anything of a unit is written: what Git changed is dry-run, and what exists by other means is met.
 
 A refused object stops its component; every refusal is told at once.
 """
@@ -6,37 +6,43 @@ A refused object stops its component; every refusal is told at once.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from gitops.cluster.adopting import folded_managers, foreign_owner, is_ours
 from gitops.cluster.applying import ApplyResult
 from gitops.cluster.claiming import leftovers
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
-from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.errors import VERSION_GONE, ApiError, ErrorClass
+from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import NAMESPACE
-from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.gating import settled
-from gitops.reconcile.owning import Owning
 from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.state import ClusterState
+from gitops.reconcile.taking_over import Adopter
+from gitops.reconcile.unblocking import Unblocker
 
-_log = logging.getLogger(__name__)
+_UNPROCESSABLE = 422
 
 
 class Preflight:
-    """Dry-runs and adoptions of one cluster. `may_write` is False as soon as another daemon may be writing."""
+    """Dry-runs on one cluster. `may_write` is False as soon as another daemon may be writing."""
 
     def __init__(
-        self, state: ClusterState, recreator: Recreator, *, owning: Owning, may_write: Callable[[], bool]
+        self,
+        state: ClusterState,
+        *,
+        recreator: Recreator,
+        adopter: Adopter,
+        unblocker: Unblocker,
+        may_write: Callable[[], bool],
     ) -> None:
         self._state = state
         self._recreator = recreator
-        self._owning = owning
+        self._adopter = adopter
+        self._unblocker = unblocker
         self._may_write = may_write
 
     async def run(self, run: Attempt, steps: list[Apply]) -> None:
@@ -58,52 +64,26 @@ class Preflight:
         desired = step.object
         outcome = await settled(run, step, lambda: run.applier.apply(desired, dry_run=True, namespace=namespace))
         error = outcome.error
-        if error is None:
-            created = outcome.result is ApplyResult.CREATED
-            if step.reason is Reason.CREATE and not created and namespace is None:
-                await self._take_over(run, desired)
-            return created
-        if namespace is None and error.waits_for == f"namespace {desired.ref.namespace}":
+        if error is not None and namespace is None and error.waits_for == f"namespace {desired.ref.namespace}":
             # Nobody has made it yet; what else is wrong with the object is told now, and not when somebody has.
             return await self._check(run, step, namespace=PREFLIGHT_NAMESPACE)
-        if error.cls is ErrorClass.REFUSED and step.reason is not Reason.CREATE:
-            error = await self._with_leftovers(run, desired, error)
+        created = error is None and outcome.result is ApplyResult.CREATED
+        if namespace is None and not created and self._may_be_of_others(run, step):
+            if error is not None and error.waits_for.startswith("kind"):
+                return False  # then there is no object either
+            if not await self._adopter.meet(run, desired):
+                return False
+            if error is not None and (error.status == _UNPROCESSABLE or error.reason == VERSION_GONE):
+                error = await self._check_again(run, desired, error)
+        if step.reason is not Reason.CREATE and await self._unblocker.can(run, desired, error):
+            return False
         # What it waits for may be in this very unit: the apply in its stage decides.
-        if error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
+        if error is not None and error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
+            error = await self._unblocker.told(run, desired, error)
+            if error.cls is ErrorClass.REFUSED and step.reason is not Reason.CREATE:
+                error = await self._with_leftovers(run, desired, error)
             await self._recreator.refused(run, step, error)
-        return False
-
-    async def _take_over(self, run: Attempt, desired: DesiredObject) -> None:
-        """The object exists without our label: somebody made it by other means. Taken over once, or refused."""
-        live = await run.applier.get(desired.gvk, desired.ref)
-        if live is None:
-            return
-        if isinstance(live, ApiError):
-            run.fail(desired, live)
-            return
-        applyset, manager = applyset_id(parent_name(run.unit.key)), self._state.manager
-        owner = foreign_owner(live, reconciler=self._state.reconciler, applyset=applyset, manager=manager)
-        if owner is not None:
-            run.refuse(desired, f"it exists and {owner} declares it")
-            return
-        ours = is_ours(live, reconciler=self._state.reconciler, manager=manager)
-        if not ours and self._state.assignment is not None and not self._state.assignment.adopt:
-            run.refuse(desired, "it exists, made by other means, and gitops.yaml says `adopt: never`")
-            return
-        if not self._may_write():
-            run.interrupted = True
-            return
-        folded = folded_managers(live)
-        outcome = await run.applier.adopt(desired.gvk, desired.ref, live)
-        error = outcome.error
-        if error is None and outcome.live is not None:
-            error = await self._owning.met(desired, outcome.live, run.applier)
-        if error is not None:
-            run.fail(desired, error)
-            return
-        if not ours:
-            run.adopted.append(f"{desired.ref} (made by {', '.join(folded) or 'unknown means'})")
-            _log.info("adopted %s", run.adopted[-1])
+        return created
 
     async def _with_leftovers(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
         """A refused update, with what would stay of a block that Git drops because others own parts of it (cases.md
@@ -114,3 +94,20 @@ class Preflight:
             return error
         named = ", ".join(f"{field} (of {manager or 'an unknown manager'})" for field, manager in left)
         return replace(error, message=f"{error.message}; what others own would stay: {named}")
+
+    def _may_be_of_others(self, run: Attempt, step: Apply) -> bool:
+        """It exists, or may, and nothing that we know of it is ours, or only at a version that is served no more."""
+        record = self._state.objects.get(step.object.ref)
+        if step.reason is Reason.CREATE or record is None or record.entry is None:
+            return True
+        known = run.applier.discovery.known()
+        gvk = GroupVersionKind.parse(record.entry_version or step.object.gvk.api_version, step.object.gvk.kind)
+        return bool(known) and gvk not in known
+
+    async def _check_again(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError | None:
+        """What is live is merged with what we send, and together they are invalid: an old port under the same name, two
+        sources of one volume. So what earlier managers declared of it is folded into our entry first."""
+        if desired.ref not in run.met or not self._may_write():
+            return error
+        failed = await self._adopter.prepare(run, desired)
+        return failed.error if failed is not None else (await run.applier.apply(desired, dry_run=True)).error

@@ -21,6 +21,7 @@ from gitops.plan import once
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Apply, Level, Reason, UnitPlan, course, plan_unit, settled_members, unjudgeable
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
+from gitops.readiness.texts import one_line
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.endings import Endings
@@ -34,6 +35,8 @@ from gitops.reconcile.removing import Remover
 from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.reconcile.taking_over import Adopter, left_over_sentence
+from gitops.reconcile.unblocking import Unblocker
 from gitops.reconcile.writing import Writer
 from gitops.report.drift import Repair
 
@@ -41,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 _CERTAIN = frozenset({ErrorClass.REFUSED, ErrorClass.FORBIDDEN, ErrorClass.DENIED})
 """Errors after which what was to be written is certainly not stored."""
+MOST_ADOPTED = 5
+"""Objects that a unit's sentence names as taken over."""
 
 
 class UnitWork:
@@ -70,8 +75,20 @@ class UnitWork:
         self.gate = Gate(state, context)
         self._owning = sightings.owning
         self._recreator = Recreator(state, context.registry, may_write=may_write)
-        self._preflight = Preflight(state, self._recreator, owning=sightings.owning, may_write=may_write)
-        self._writer = Writer(state, self._recreator, context=context, sightings=sightings, may_write=may_write)
+        adopter = Adopter(state, owning=sightings.owning, may_write=may_write)
+        unblocker = Unblocker(state, sightings=sightings)
+        self._preflight = Preflight(
+            state, recreator=self._recreator, adopter=adopter, unblocker=unblocker, may_write=may_write
+        )
+        self._writer = Writer(
+            state,
+            recreator=self._recreator,
+            context=context,
+            sightings=sightings,
+            adopter=adopter,
+            unblocker=unblocker,
+            may_write=may_write,
+        )
         self._unsure: set[UnitKey] = set()  # whose parent's last write was not answered
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
@@ -301,10 +318,11 @@ class UnitWork:
             members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
             namespace=unit.namespace,
         )
+        unit_state.adopted += run.adopted
         settled = replace(settled, satisfied=once.remembered(run.words, {m.ref for m in settled.members}))
         if not left and pruned.complete and plan.record.content_key != unit.content_key:
-            adopted = f"adopted {', '.join(sorted(run.adopted)[:10])}" if run.adopted else ""
-            unit_state.note = _changed_in_place(plan.record, unit) or adopted
+            unit_state.note = _changed_in_place(plan.record, unit) or _adopted(unit_state.adopted)
+            unit_state.adopted = []
             settled = replace(
                 settled,
                 content_key=unit.content_key,
@@ -318,7 +336,9 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
             self._keep(stored)
-        return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng)
+        records = ((o.ref, self._state.objects.get(o.ref)) for o in unit.objects)
+        left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
+        return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
 
     # -- failing -----------------------------------------------------------------------------------------------------
 
@@ -350,6 +370,12 @@ def _paused_removal(record: ParentRecord) -> UnitOutcome:
     sentence = f"it left Git; mode {Mode.PAUSED} deletes nothing"
     previews = tuple(f"delete {member.ref}" for member in record.members)
     return UnitOutcome(SyncState.PAUSED, sentence, previews=previews)
+
+
+def _adopted(sentences: list[str]) -> str:
+    """What was taken over, in a bounded sentence."""
+    more = f" (and {len(sentences) - MOST_ADOPTED} more)" if len(sentences) > MOST_ADOPTED else ""
+    return f"adopted {one_line(', '.join(sorted(sentences)[:MOST_ADOPTED]), 1000)}{more}" if sentences else ""
 
 
 def _changed_in_place(record: ParentRecord, unit: Unit) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
 from gitops.cluster.errors import ErrorClass
@@ -12,6 +13,7 @@ from gitops.model.identity import ObjectRef
 from gitops.plan import once
 from gitops.plan.once import Due
 from gitops.plan.planning import Apply, Reason
+from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt, state_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.gating import settled
@@ -19,6 +21,8 @@ from gitops.reconcile.outcomes import ObjectProblem, SyncState
 from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.reconcile.taking_over import Adopter
+from gitops.reconcile.unblocking import Unblocker
 from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
@@ -30,16 +34,20 @@ class Writer:
     def __init__(
         self,
         state: ClusterState,
-        recreator: Recreator,
         *,
+        recreator: Recreator,
         context: Context,
         sightings: Sightings,
+        adopter: Adopter,
+        unblocker: Unblocker,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
         self._recreator = recreator
         self._context = context
         self._sightings = sightings
+        self._adopter = adopter
+        self._unblocker = unblocker
         self._may_write = may_write
         self._turns: dict[ObjectRef, asyncio.Lock] = {}
 
@@ -69,12 +77,10 @@ class Writer:
         record = self._state.record(desired)
         record.in_flight = True
         try:
-            pinned = self._sightings.owning.pinned(desired)
-            outcome = await settled(
-                run, step, lambda: run.applier.apply(desired, uid=step.uid or None, resource_version=pinned)
-            )
-            if step.reason is not Reason.CREATE:
-                outcome = await run.applier.forget_before(outcome)
+            failed = await self._adopter.prepare(run, desired)
+            desired, pinned = self._left_to_others(desired), self._sightings.owning.pinned(desired)
+            step = replace(step, object=desired)
+            outcome = failed or await self._write(run, step, pinned)
         except asyncio.CancelledError:
             # Whether it was written is not known: read it before anything is decided about it.
             record.suspect, record.pending = bool(record.uid), None
@@ -118,6 +124,20 @@ class Writer:
         state = SyncState.WAITING if error.cls is ErrorClass.DENIED else state_of(error)
         run.errors.append(error)
         run.problems.append(ObjectProblem(ref, state, f"{due.place} is not sent yet: {error}"))
+
+    def _left_to_others(self, desired: DesiredObject) -> DesiredObject:
+        """Without what turned out to be others' when the object was met: what was dry-run may have been more."""
+        found = self._state.declared(desired.ref)
+        return desired if found is None else found[1]
+
+    async def _write(self, run: Attempt, step: Apply, pinned: str | None) -> ApplyOutcome:
+        desired = step.object
+        outcome = await settled(
+            run, step, lambda: run.applier.apply(desired, uid=step.uid or None, resource_version=pinned)
+        )
+        outcome = await self._unblocker.resolve(run, desired, outcome, mend=step.reason is not Reason.CREATE)
+        outcome = await self._adopter.finish(run, desired, outcome)
+        return outcome if step.reason is Reason.CREATE else await run.applier.forget_before(outcome)
 
     def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object
