@@ -29,7 +29,7 @@ from gitops.cluster.watch_events import Changed, Deleted
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan.parents import SYSTEM_NAMESPACE
 from gitops.plan.pruning import applied_by
-from gitops.plan.units import RECONCILER_LABEL
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
@@ -100,9 +100,9 @@ class Server(FakeCluster):
             live["metadata"]["uid"] = f"uid-{next(self._uids)}"
         return live
 
-    async def adopt(self, gvk: GroupVersionKind, ref: ObjectRef, live: Json) -> ApplyOutcome:
-        lost = ApplyOutcome(ref=ref, gvk=gvk, result=ApplyResult.ERROR, error=LOST)
-        return await self._do(lambda: super(Server, self).adopt(gvk, ref, live), lost)
+    async def adopt(self, obj: DesiredObject, live: Json, **takeover: Any) -> ApplyOutcome:
+        lost = ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=ApplyResult.ERROR, error=LOST)
+        return await self._do(lambda: super(Server, self).adopt(obj, live, **takeover), lost)
 
     async def delete(self, gvk: GroupVersionKind, ref: ObjectRef, **conditions: Any) -> DeleteOutcome:
         return await self._do(
