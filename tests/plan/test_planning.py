@@ -70,7 +70,7 @@ def test_what_a_namespace_needs_goes_first_and_then_each_component_by_itself() -
     [
         pytest.param(None, False, id="it is new: no server can judge"),
         pytest.param(Observed("u", b"old", b"old"), False, id="it changes: the old one would judge"),
-        pytest.param(Observed("u", b"", b"new"), True, id="it is only repaired"),
+        pytest.param(Observed("u", b"", b"new"), True, id="somebody changed it: it is only repaired"),
         pytest.param(Observed("u", b"new", b"new"), True, id="it is as declared"),
     ],
 )
