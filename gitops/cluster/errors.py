@@ -124,6 +124,8 @@ SCHEMA_LOOKS = 2
 """How often an apply that does not fit the schema is tried again soon."""
 
 SCHEMA_MISMATCH = "SchemaMismatch"
+STORAGE_STARTING = "StorageStarting"
+"""For some milliseconds after a definition changed. It comes as 429, but nobody is asked to spare the cluster."""
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
 DELETING = "Deleting"
 """Our reason where an apply was answered with an object that is on its way out."""
@@ -366,6 +368,7 @@ _BY_MESSAGE: tuple[tuple[re.Pattern[str], ErrorClass, str, str], ...] = tuple(
         (r"violates PodSecurity", ErrorClass.DENIED, "PodSecurity", ""),
         (r"failed calling webhook", ErrorClass.RETRY, "WebhookUnreachable", ""),
         (r"conversion webhook for .* failed", ErrorClass.RETRY, "ConversionFailed", ""),
+        (r"storage is \(re\)initializing", ErrorClass.RETRY, STORAGE_STARTING, ""),
         # Permanent although they arrive as 500.
         (r"failed to create typed patch object", ErrorClass.REFUSED, SCHEMA_MISMATCH, ""),
         (r"failed to create manager for existing fields", ErrorClass.REFUSED, "LiveSchemaMismatch", ""),

@@ -50,8 +50,8 @@ class OperatorKind(Document):
     early: Applied[bool] = False
     """Applied before the other custom resources of its unit (NIMCache before NIMService)."""
     afterReady: Applied[list[NonBlank]] = []
-    """Kinds of its group: one that an object names must be ready before the object is applied. For operators that do not
-    look again when what they wait for becomes ready."""
+    """Kinds of its group: one that an object names must be ready before the object is applied. For operators that do
+    not look again when what they wait for becomes ready."""
     deprecated: Checked[bool] = False
     """Still served, but the operator asks to move on: a warning."""
 

@@ -342,3 +342,10 @@ SECRET_DECLARED_AND_NAMED = define(
     "The copy and the manifest would be one object: rename one of them, or drop the entry.",
     example="`secretRefs: [{name: ngc-key}]` beside a manifest of Secret `ngc-key`",
 )
+NAMESPACE_MISSPELLED = define(
+    "GO4541",
+    W,
+    "A bundle names a namespace that nobody declares, and one of nearly that name is declared",
+    "Check the spelling. The objects wait until somebody makes the namespace.",
+    example="`namespace: taem` where a bundle has Namespace `team`",
+)

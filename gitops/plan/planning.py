@@ -143,9 +143,9 @@ def _levels(applies: Iterable[Apply]) -> tuple[Level, ...]:
 
 
 def unjudgeable(applies: Iterable[Apply]) -> frozenset[ObjectRef]:
-    """Custom resources whose definition changes in the same plan: what is served still judges them by the old one, so
-    they are dry-run only when the new one is there."""
-    steps = [s for s in applies if s.preflight]
+    """Custom resources whose definition comes or changes in the same plan: what is served still judges them by the old
+    one, so they are dry-run only when the new one is there."""
+    steps = [s for s in applies if not s.repairs]
     changing = {s.object.ref for s in steps if s.object.stage is Stage.DEFINITION}
     return frozenset(s.object.ref for s in steps if changing.intersection(s.object.after_ready))
 

@@ -110,6 +110,8 @@ def conclude(
         return replace(outcome, state=SyncState.PAUSED, sentence=sentence)
     if attempt.interrupted:
         return replace(interrupted(), applied=attempt.applied, repaired=attempt.repaired)
+    if attempt.look_again:
+        return replace(outcome, state=SyncState.PENDING, sentence="what was found or declared meanwhile is looked at")
     if not pruned.complete:
         return replace(outcome, state=SyncState.REMOVING, sentence=pruned.sentence)
     if pruned.kept:

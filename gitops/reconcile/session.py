@@ -470,7 +470,9 @@ class Session:
         if outcome.state is SyncState.REMOVED and self._state.unit(key) is None:
             self._state.units.pop(key, None)
         self._told.touched(key)
-        if outcome.retry_after is not None:
+        if outcome.retry_after == 0:
+            self.queue.poke(key)  # it is not done: no moment in which nothing seems to be left to do
+        elif outcome.retry_after is not None:
             self.queue.poke_after(key, outcome.retry_after)
 
     def listed(self, key: UnitKey) -> bool:

@@ -113,7 +113,8 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
             plan = replace(plan, record=self._keep(stored))
-        await self._apply(run, steps)
+        if steps:
+            await self._apply(run, steps)
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)

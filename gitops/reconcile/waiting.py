@@ -80,7 +80,7 @@ def need_of(error: ApiError, desired: DesiredObject) -> Need | None:
 
 
 _SUBJECT = re.compile(
-    r"(?P<what>namespace|end of the deletion of namespace|service account|priority class|runtime class|quota|secret|role)"
+    "(?P<what>(end of the deletion of )?namespace|service account|priority class|runtime class|quota|role|secret)"
     r" (?P<name>\S+)"
 )
 """The words of ApiError.waits_for (gitops/cluster/errors.py)."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from controlplane_kit import faults
+from controlplane_kit.client import ApiFailure
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faults import Request, on
 from controlplane_kit.gitserver import Repository
@@ -269,6 +270,27 @@ async def test_o06_a_webhook_comes_when_its_deployment_is_ready_and_goes_first(
     assert deleted.index(hook) < deleted.index(gate)
 
 
+def guard(plane: ControlPlane, namespace: str) -> None:
+    """A policy for the ConfigMap `guarded` there, whose parameters are another one."""
+    base, name = "/apis/admissionregistration.k8s.io/v1", "t-20"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    match = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "resourceRules": [{**rule, "resourceNames": ["guarded"]}],
+    }
+    parameters = {"name": "parameters", "namespace": namespace, "parameterNotFoundAction": "Deny"}
+    policy = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConstraints": match,
+        "validations": [{"expression": "params.data.key == '1'"}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"], "paramRef": parameters}
+    for kind, spec in (("ValidatingAdmissionPolicy", policy), ("ValidatingAdmissionPolicyBinding", binding)):
+        plural = "validatingadmissionpolicies" if spec is policy else "validatingadmissionpolicybindings"
+        body = {"apiVersion": base[6:], "kind": kind, "metadata": {"name": name}, "spec": spec}
+        plane.request("POST", f"{base}/{plural}", body)
+
+
 async def test_20_nothing_that_the_same_unit_brings_is_ever_called_refused(
     fleet: StartFleet, repo: Repository, private_api: Any, outcomes: list[UnitOutcome]
 ) -> None:
@@ -322,6 +344,24 @@ async def test_20_nothing_that_the_same_unit_brings_is_ever_called_refused(
     # A dry run of what goes into a namespace that does not exist yet was sent to the standing one.
     dry_runs = [r.path for r in running.calls(DGX) if r.is_dry_run]
     assert "/api/v1/namespaces/gitops-preflight/pods/with-account" in dry_runs
+
+    # The parameters of a policy that is there, in the same commit as what it guards.
+    guard(plane, namespace)
+    unparametrized = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "guarded"}}
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    def in_force() -> bool:
+        try:
+            plane.request("POST", path, unparametrized, query={"dryRun": "All"})
+        except ApiFailure as failure:
+            return "no params found" in str(failure)
+        return False
+
+    await until(in_force, "the policy to be in force")
+    outcomes.clear()
+    pair = {f"bundles/all/manifests/{n}.yaml": config_map(n, namespace, key="1") for n in ("guarded", "parameters")}
+    await running.settled(running.push(pair, "parameters and what they are for"))
+    assert {o.state for o in outcomes} <= {SyncState.SYNCED, SyncState.WAITING}
 
     # Raised in the same commit as what needs more of it.
     outcomes.clear()

@@ -230,6 +230,9 @@ class FakeCluster:
         self._version = 1000
 
     # discovery
+    def invalidate(self) -> None:
+        """What is served is always asked."""
+
     def known(self) -> Mapping[GroupVersionKind, Any]:
         return dict.fromkeys(self.served or (), None)
 
