@@ -22,6 +22,7 @@ from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, set
 from gitops.plan.units import RECONCILER_LABEL, Mode, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.doing_once import Once
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
@@ -55,9 +56,10 @@ class UnitWork:
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
-        self._recreator = Recreator(state, context.registry, may_write=may_write)
-        self._preflight = Preflight(state, self._recreator, may_write=may_write)
-        self._writer = Writer(state, self._recreator, context=context, sightings=sightings, may_write=may_write)
+        recreator = Recreator(state, context.registry, may_write=may_write)
+        self._once = Once(state, recreator, self._store, may_write=may_write)
+        self._preflight = Preflight(state, recreator, may_write=may_write)
+        self._writer = Writer(state, recreator, self._once, context=context, sightings=sightings, may_write=may_write)
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
     async def run(self, key: UnitKey) -> UnitOutcome:
@@ -92,38 +94,31 @@ class UnitWork:
         if unread is not None:
             return self._failed(unit.key, "an object that left the watch cannot be read", unread)
         paused_for = self._paused_for(unit.key, record)
-        observed = self._state.observed(unit.objects)
-        before = record or ParentRecord(unit.key)
-        look = once.Look(dict(before.satisfied))
-        if unit.mode is not Mode.PAUSED:
-            look = once.look(unit.objects, before, observed, begun=unit_state.begun)
+        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        look = self._once.look(run, record or ParentRecord(unit.key))
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
-            observed=observed,
+            observed=self._state.observed(unit.objects),
             may_prune=not unit_state.fused,
             made=look.made,
         )
-        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None, words=look.words)
-        run.problems += (ObjectProblem(ref, SyncState.BLOCKED, sentence) for ref, sentence in look.problems)
-        self._tell_recreations(run)
         steps = self._uncontested(plan, run)
-        if plan.write_ahead is not None or self._unsaid(run, plan.record):
+        if plan.write_ahead is not None or self._once.unsaid(run, plan.record):
             if not self._may_write():
                 return interrupted()
-            stored = await self._store(run, self._named(plan, unit))
+            named = replace(self._named(plan, unit), satisfied=once.remembered(run.words))
+            stored = await self._parents.write(named)
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
-            plan = replace(plan, record=stored)
+            plan = replace(plan, record=self._keep(stored))
         await self._preflight.run(run, steps)
-        stored = await self._begin(run, plan.record, steps)
-        if isinstance(stored, ApiError):
-            return await self._no_parent(unit.key, stored)
-        plan = replace(plan, record=stored)
+        await self._once.recreate(run)
         for level in levels(steps):
             await asyncio.gather(*(self._writer.apply(run, step) for step in level))
         for trigger in look.due:
-            await self._writer.start(run, trigger)
+            await self._once.start(run, trigger)
+        plan = replace(plan, record=self._state.parents.get(unit.key, plan.record))
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
@@ -131,44 +126,6 @@ class UnitWork:
         if plan.prune and not run.problems and self._may_write():
             pruned = await self._remover.prune(unit.key, plan, run.applier)
         return await self._settle(unit, plan, run, pruned)
-
-    async def _begin(self, run: Attempt, record: ParentRecord, steps: list[Apply]) -> ParentRecord | ApiError:
-        """What may be begun only once is said in the parent before; then objects that are made anew are deleted."""
-        made = [s.object for s in steps if s.reason is Reason.CREATE and s.object.handling.once]
-        made = [o for o in made if o.component not in run.stopped]
-        for desired in made:
-            run.words |= once.making(desired, once.BEGUN)
-        for each in run.recreations:
-            run.words |= once.recreating(each.object, each.uid)
-        if not (made or run.recreations):
-            return record
-        if not self._may_write():
-            run.interrupted = True
-            return record
-        if self._unsaid(run, record):
-            stored = await self._store(run, record)
-            if isinstance(stored, ApiError):
-                return stored
-            record = stored
-        self._state.units[run.unit.key].begun.update(o.ref for o in made)
-        for each in run.recreations:
-            await self._recreator.delete(run, each)
-        return record
-
-    def _tell_recreations(self, run: Attempt) -> None:
-        """Objects that are on their way out because we make them anew: an event tells when they are gone."""
-        for desired in run.unit.objects:
-            live = self._state.objects.get(desired.ref)
-            if live is not None and live.deleting and once.is_recreating(run.words, desired.ref, live.uid):
-                run.waits(desired, "it is being deleted to be made anew")
-
-    def _unsaid(self, run: Attempt, record: ParentRecord) -> bool:
-        """Is something to be remembered that the parent does not say yet?"""
-        return run.unit.mode is not Mode.PAUSED and not run.words.items() <= dict(record.satisfied).items()
-
-    async def _store(self, run: Attempt, record: ParentRecord) -> ParentRecord | ApiError:
-        stored = await self._parents.write(replace(record, satisfied=once.remembered(run.words)))
-        return stored if isinstance(stored, ApiError) else self._keep(stored)
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:
         """Objects that left the watch were deleted or relabelled (ssa-live 33): read them, then decide."""
@@ -232,6 +189,13 @@ class UnitWork:
     def _keep(self, record: ParentRecord) -> ParentRecord:
         self._state.parents[record.unit] = record
         return record
+
+    async def _store(self, record: ParentRecord) -> ParentRecord | ApiError:
+        stored = await self._parents.write(record)
+        if isinstance(stored, ApiError):
+            await self._no_parent(record.unit, stored)
+            return stored
+        return self._keep(stored)
 
     async def _settle(self, unit: Unit, plan: UnitPlan, run: Attempt, pruned: PruneReport) -> UnitOutcome:
         """Write the parent when what it says changed; then say how the unit stands."""
