@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _GOOD = ("Synced", "Ready", "ACTIVE", "Completed", "Reachable", "Removed")
-_BAD = ("Refused", "Blocked", "Failed", "ERROR", "Degraded", "DEGRADED", "Unreachable", "Missing", "Contested")
+_BAD = (
+    "Refused",
+    "NeedsRecreate",
+    "Blocked",
+    "Failed",
+    "ERROR",
+    "Degraded",
+    "DEGRADED",
+    "Unreachable",
+    "Missing",
+    "Contested",
+)
 _COLOURS = {**dict.fromkeys(_GOOD, "green"), **dict.fromkeys(_BAD, "red")}
 """Colours of states of all kinds; what is neither good nor bad is yellow."""
 

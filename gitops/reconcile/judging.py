@@ -84,7 +84,7 @@ def _declared(
     waiting, refused = unit_state.outcome.sentence, ""
     if problem is not None:
         waiting = problem.message
-        if problem.state is SyncState.REFUSED:
+        if problem.state in (SyncState.REFUSED, SyncState.NEEDS_RECREATE):
             refused = problem.message
     return DeclaredStatus(
         ref=desired.ref,

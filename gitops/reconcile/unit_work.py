@@ -24,6 +24,7 @@ from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
 from gitops.readiness.texts import one_line
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.doing_once import Once
 from gitops.reconcile.endings import Endings
 from gitops.reconcile.gating import Gate
 from gitops.reconcile.others_fields import questions
@@ -74,15 +75,17 @@ class UnitWork:
         self._may_write = may_write
         self.gate = Gate(state, context)
         self._owning = sightings.owning
-        self._recreator = Recreator(state, context.registry, may_write=may_write)
+        recreator = Recreator(state, context.registry, may_write=may_write)
+        self._once = Once(state, recreator, self._store, may_write=may_write)
         adopter = Adopter(state, owning=sightings.owning, may_write=may_write)
         unblocker = Unblocker(state, sightings=sightings)
         self._preflight = Preflight(
-            state, recreator=self._recreator, adopter=adopter, unblocker=unblocker, may_write=may_write
+            state, recreator=recreator, adopter=adopter, unblocker=unblocker, may_write=may_write
         )
         self._writer = Writer(
             state,
-            recreator=self._recreator,
+            recreator=recreator,
+            once=self._once,
             context=context,
             sightings=sightings,
             adopter=adopter,
@@ -137,41 +140,34 @@ class UnitWork:
         if current is None:
             return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
         unit = current
-        observed = self._state.observed(unit.objects)
-        before = record or ParentRecord(unit.key)
-        look = once.Look(dict(before.satisfied))
-        if unit.mode is not Mode.PAUSED:
-            look = once.look(unit.objects, before, observed, begun=unit_state.begun)
+        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        look = self._once.look(run, record or ParentRecord(unit.key))
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
-            observed=observed,
+            observed=self._state.observed(unit.objects),
             may_prune=not unit_state.fused,
             made=look.made,
         )
-        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None, words=look.words)
         self._secrets.tell(run)
         run.asked = questions(self._state, unit)
-        run.problems += (ObjectProblem(ref, SyncState.BLOCKED, sentence) for ref, sentence in look.problems)
-        self._tell_recreations(run)
         steps = await self._endings.possible(run, self._uncontested(plan, run))
-        if plan.write_ahead is not None or self._unsaid(run, plan.record):
+        if plan.write_ahead is not None or self._once.unsaid(run, plan.record):
             if not self._may_write():
                 return interrupted()
-            stored = await self._store(run, self._named(plan, unit))
+            named = replace(self._named(plan, unit), satisfied=once.remembered(run.words))
+            stored = await self._parents.write(named)
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
-            plan = replace(plan, record=stored)
+            plan = replace(plan, record=self._keep(stored))
         if steps:
             run.redefined = unjudgeable(steps)
             await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
-            stored = await self._begin(run, plan.record, steps)
-            if isinstance(stored, ApiError):
-                return await self._no_parent(unit.key, stored)
-            plan = replace(plan, record=stored)
+            await self._once.recreate(run)
             await self._apply(run, steps)
         for trigger in look.due:
-            await self._writer.start(run, trigger)
+            await self._once.start(run, trigger)
+        plan = replace(plan, record=self._state.parents.get(unit.key, plan.record))
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
@@ -199,44 +195,6 @@ class UnitWork:
             level = tuple(step for step, passes in zip(level, passed, strict=True) if passes)
             await self._preflight.run(run, [s for s in level if s.object.ref in run.redefined and not run.stops(s)])
         await asyncio.gather(*(self._writer.apply(run, step) for step in level))
-
-    async def _begin(self, run: Attempt, record: ParentRecord, steps: list[Apply]) -> ParentRecord | ApiError:
-        """What may be begun only once is said in the parent before; then objects that are made anew are deleted."""
-        made = [s.object for s in steps if s.reason is Reason.CREATE and s.object.handling.once]
-        made = [o for o in made if o.component not in run.stopped]
-        for desired in made:
-            run.words |= once.making(desired, once.BEGUN)
-        for each in run.recreations:
-            run.words |= once.recreating(each.object, each.uid)
-        if not (made or run.recreations):
-            return record
-        if not self._may_write():
-            run.interrupted = True
-            return record
-        if self._unsaid(run, record):
-            stored = await self._store(run, record)
-            if isinstance(stored, ApiError):
-                return stored
-            record = stored
-        self._state.units[run.unit.key].begun.update(o.ref for o in made)
-        for each in run.recreations:
-            await self._recreator.delete(run, each)
-        return record
-
-    def _tell_recreations(self, run: Attempt) -> None:
-        """Objects that are on their way out because we make them anew: an event tells when they are gone."""
-        for desired in run.unit.objects:
-            live = self._state.objects.get(desired.ref)
-            if live is not None and live.deleting and once.is_recreating(run.words, desired.ref, live.uid):
-                run.waits(desired, "it is being deleted to be made anew")
-
-    def _unsaid(self, run: Attempt, record: ParentRecord) -> bool:
-        """Is something to be remembered that the parent does not say yet?"""
-        return run.unit.mode is not Mode.PAUSED and not run.words.items() <= dict(record.satisfied).items()
-
-    async def _store(self, run: Attempt, record: ParentRecord) -> ParentRecord | ApiError:
-        stored = await self._parents.write(replace(record, satisfied=once.remembered(run.words)))
-        return stored if isinstance(stored, ApiError) else self._keep(stored)
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:
         """Objects that left the watch were deleted or relabelled (ssa-live 33), and of some it has to be decided anew
@@ -307,6 +265,13 @@ class UnitWork:
     def _keep(self, record: ParentRecord) -> ParentRecord:
         self._state.parents[record.unit] = record
         return record
+
+    async def _store(self, record: ParentRecord) -> ParentRecord | ApiError:
+        stored = await self._parents.write(record)
+        if isinstance(stored, ApiError):
+            await self._no_parent(record.unit, stored)
+            return stored
+        return self._keep(stored)
 
     async def _settle(self, unit: Unit, plan: UnitPlan, run: Attempt, pruned: PruneReport) -> UnitOutcome:
         """Write the parent when what it says changed; then say how the unit stands."""

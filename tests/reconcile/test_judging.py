@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gitops.plan import once
+from gitops.plan.units import Handling
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex
 from gitops.readiness.statuses import Status
@@ -57,14 +59,24 @@ def test_an_object_that_was_never_applied_waits_and_says_for_what(kit: Any, judg
     assert message in status.cause
 
 
-def test_a_refused_object_fails_its_unit_in_the_words_of_the_server(kit: Any, judged: Any) -> None:
+@pytest.mark.parametrize("of", [SyncState.REFUSED, SyncState.NEEDS_RECREATE])
+def test_a_refused_object_fails_its_unit_in_the_words_of_the_server(kit: Any, judged: Any, of: SyncState) -> None:
     web = kit.desired("web")
     state = kit.state(kit.unit(web))
-    problem = ObjectProblem(web.ref, SyncState.REFUSED, "spec.x: no such field")
-    state.units[kit.key].outcome = UnitOutcome(SyncState.REFUSED, "sentence", (problem,))
+    problem = ObjectProblem(web.ref, of, "spec.x: no such field")
+    state.units[kit.key].outcome = UnitOutcome(of, "sentence", (problem,))
     status, _ = judged(state)
     assert status.status is Status.FAILED
     assert "spec.x: no such field" in status.cause
+
+
+def test_a_once_only_object_that_is_gone_is_completed_when_it_was_made(kit: Any, judged: Any) -> None:
+    run = kit.desired("run", handling=Handling(once=True))
+    words = once.remembered(once.making(run, once.MADE))
+    status, _ = judged(kit.state(kit.unit(run), records=[kit.record(run, satisfied=words)]))
+    assert [(row.status, row.reason) for row in status.objects] == [(Status.COMPLETED, "DoneOnce")]
+    status, _ = judged(kit.state(kit.unit(run), records=[kit.record(run)]))
+    assert [row.status for row in status.objects] == [Status.MISSING]
 
 
 def test_an_object_whose_uid_the_parent_knows_is_missing_when_it_is_not_there(kit: Any, judged: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gitops.cluster.errors import ApiError, Cause, ErrorClass
 from gitops.plan.immutable import under_another_name
-from gitops.plan.units import Handling, Mode, Trigger
+from gitops.plan.units import Handling, Mode, Stage, Trigger
 from gitops.reconcile.outcomes import SyncState
 
 from .test_unit_work import Bench, bench
@@ -241,6 +241,44 @@ async def test_one_that_was_refused_is_tried_again_by_any_daemon(story: Story) -
     assert not story.bench.parents.stored[story.kit.key].satisfied
     story.bench.cluster.faults.clear()
     assert (await story.run(ONCE)).state is SyncState.SYNCED
+
+
+async def test_nothing_is_said_of_one_whose_component_failed_before(story: Story, kit: Any) -> None:
+    config, request = kit.desired("config"), kit.desired("web", stage=Stage.CUSTOM, handling=ONCE)
+    story.bench.cluster.faults["apply", "config"] = ApiError(ErrorClass.REFUSED, 422, message="no")
+    await story.bench.work(kit.state(kit.unit(config, request)))
+    assert story.bench.cluster.verbs("apply") == ["config"]
+    assert story.bench.parents.stored[kit.key].satisfied == ()
+
+
+async def test_a_parent_that_cannot_be_written_makes_nothing(story: Story) -> None:
+    def before(verb: str, name: str) -> None:
+        if verb == "dry-run":
+            story.bench.parents.fault = ApiError(ErrorClass.RETRY, 500, message="etcd is gone")
+
+    story.bench.cluster.before = before
+    outcome = await story.run(ONCE)
+    assert (story.applied, outcome.state) == (0, SyncState.RETRYING)
+    story.bench.cluster.before, story.bench.parents.fault = lambda verb, name: None, None
+    assert (await story.run(ONCE)).state is SyncState.SYNCED
+
+
+async def test_a_head_that_comes_while_the_word_is_stored_is_not_made(story: Story, kit: Any) -> None:
+    state = story.state(ONCE, content="1")
+    other = kit.desired("web", handling=ONCE, data={"level": "other"})
+    writes = 0
+
+    def before(verb: str, name: str) -> None:
+        nonlocal writes
+        writes += verb == "parent"
+        if verb == "parent" and writes == 2:
+            state.assign(kit.assignment(kit.unit(other, content="2")))
+
+    story.bench.cluster.before = before
+    outcome = await story.bench.work(state)
+    assert (outcome.retry_after, story.applied) == (0.0, 0)
+    await story.bench.work(state)
+    assert story.bench.cluster.objects[other.ref]["data"] == {"level": "other"}
 
 
 # -- fields that cannot change -----------------------------------------------------------------------------------------
