@@ -223,9 +223,9 @@ class ClusterState:
         the delete, since heads come while a unit is being worked on.
 
         What is absent may have moved into a workload that has errors (cases.md R05, R06), or whose operator may not be
-        used here: what that one names stays,
-        and when it cannot be read, so does everything that could be in it. Functions have namespaces of their own, so
-        between them only a whole one with an explicit namespace can move.
+        used here: what that one names stays, and when it cannot be read, so does everything that could be in it. What a
+        function has in a generated namespace cannot be anywhere else; a function that says its namespace can take over
+        what a bundle had there, and the other way round.
         """
         assignment = self.assignment
         if assignment is None:
