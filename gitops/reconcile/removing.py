@@ -72,6 +72,7 @@ class Remover:
             self._context.metrics.pruned(self._state.name)
         for ref, reason in sorted(report.left_behind.items()):
             _log.warning("left behind %s: %s", ref, reason)
+        self._state.going = {r: k for r, k in self._state.going.items() if k != key} | dict.fromkeys(report.going, key)
         left = {**self._state.left_behind, **report.left_behind}
         self._state.left_behind = dict(list(left.items())[-LEFT_BEHIND_KEPT:])
         if (report.deleted or report.done) and key in self._state.units:

@@ -119,6 +119,7 @@ class ClusterState:
         self.pauses: dict[UnitKey, str] = {}  # `gitops/pause-until` seen on parents since they were loaded
         self.wanted: dict[UnitKey, Unit] = {}
         self.left_behind: dict[ObjectRef, str] = {}  # made by us and nobody's now, with the reason
+        self.going: dict[ObjectRef, UnitKey] = {}  # being deleted, with the unit that waits for it
         self.unclaimed: set[ObjectRef] = set()  # seen with our marks, though no unit declares them
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
         self._left_out: dict[ObjectRef, tuple[LeftOut, ...]] = {}

@@ -11,6 +11,7 @@ import pytest
 
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ErrorClass
+from gitops.cluster.watch_events import Deleted
 from gitops.plan.units import Mode, Stage
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
@@ -547,6 +548,23 @@ async def test_a_removal_that_somebody_holds_for_too_long_is_blocked_and_looked_
     assert (outcome.state, outcome.sentence) == (SyncState.BLOCKED, said)
     assert looks == [min(900.0, 2.0**n) for n in range(10)] + [900.0] * 4
     assert bench.cluster.verbs("delete", "patch", "parent") == []
+
+
+async def test_a_unit_that_waits_for_a_deletion_is_looked_at_when_the_watch_says_that_it_ended(
+    bench: Bench, kit: Any, context: Context
+) -> None:
+    web, looks = kit.desired("web"), []
+    bench.cluster.objects[web.ref] = kit.live(web)
+    bench.cluster.finalizers = ("example/hold",)
+    state = kit.state(records=[bench.stored(kit.record(web))])
+    sightings = Sightings(state, context, look=lambda key, urgent: looks.append(key), touched=lambda key: None)
+    assert (await bench.work(state)).state is SyncState.REMOVING
+    sightings.declared_event(Deleted(kit.live(web)))
+    assert looks == [kit.key]
+    del bench.cluster.objects[web.ref]
+    assert (await bench.work(state)).state is SyncState.REMOVED
+    sightings.declared_event(Deleted(kit.live(web)))
+    assert looks == [kit.key], "nobody waits any more"
 
 
 async def test_r13_what_a_removed_unit_leaves_behind_is_its_last_word(bench: Bench, kit: Any) -> None:
