@@ -52,7 +52,9 @@ class Remover:
         self._may_write = may_write
 
     async def prune(self, key: UnitKey, plan: UnitPlan, applier: Applier) -> PruneReport:
-        live = ((ref, r.uid) for ref, r in self._state.objects.items())
+        # A candidate that a head declares again while it is looked at is no other name of itself.
+        leaving = {member.ref for member in plan.prune}
+        live = ((ref, r.uid) for ref, r in self._state.objects.items() if ref not in leaving)
         unit = self._state.unit(key)
         content = plan.record.content_key if unit is None else unit.content_key
         report = await self._pruner.prune(
@@ -72,6 +74,7 @@ class Remover:
             self._context.metrics.pruned(self._state.name)
         for ref, reason in sorted(report.left_behind.items()):
             _log.warning("left behind %s: %s", ref, reason)
+        self._state.going = {r: k for r, k in self._state.going.items() if k != key} | dict.fromkeys(report.going, key)
         left = {**self._state.left_behind, **report.left_behind}
         self._state.left_behind = dict(list(left.items())[-LEFT_BEHIND_KEPT:])
         if (report.deleted or report.done) and key in self._state.units:

@@ -149,6 +149,8 @@ class Sightings:
     def _left(self, ref: ObjectRef, uid: str) -> None:
         """An object left the watch: deleted, or relabelled. Which of the two is read before anything is done."""
         self._state.unclaimed.discard(ref)
+        if (waiting := self._state.going.get(ref)) is not None:
+            self._look(waiting, False)
         found, record = self._state.declared(ref), self._state.objects.get(ref)
         if found is None or record is None:
             return

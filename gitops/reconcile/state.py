@@ -128,6 +128,7 @@ class ClusterState:
         self.pauses: dict[UnitKey, str] = {}  # `gitops/pause-until` seen on parents since they were loaded
         self.wanted: dict[UnitKey, Unit] = {}
         self.left_behind: dict[ObjectRef, str] = {}  # made by us and nobody's now, with the reason
+        self.going: dict[ObjectRef, UnitKey] = {}  # being deleted, with the unit that waits for it
         self.unclaimed: set[ObjectRef] = set()  # seen with our marks, though no unit declares them
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
         self._left_out: dict[ObjectRef, tuple[LeftOut, ...]] = {}
@@ -253,8 +254,9 @@ class ClusterState:
         the delete, since heads come while a unit is being worked on.
 
         What is absent may have moved into a workload that has errors (cases.md R05, R06), or whose operator may not be
-        used here: what that one names stays, and when it cannot be read, so does everything that could be in it.
-        Functions have namespaces of their own, so between them only a whole one with an explicit namespace can move.
+        used here: what that one names stays, and when it cannot be read, so does everything that could be in it. What a
+        function has in a generated namespace cannot be anywhere else; a function that says its namespace can take over
+        what a bundle had there, and the other way round.
         """
         assignment = self.assignment
         if assignment is None:

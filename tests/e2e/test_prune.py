@@ -527,11 +527,29 @@ async def test_r13_a_lost_parent_is_made_anew_adopts_what_is_declared_and_prunes
     await again.settled()
     assert {name: uid_of(plane, "lost", name) for name in "abc"} == before
     assert except_parents(again.writes(DGX)) == []
+    # what Git dropped meanwhile may be an orphan: it is kept, and told for as long as it is so
+    told = ["ConfigMap lost/c: it carries our marks, and no parent names it"]
+    await until(lambda: again.status(f"status/clusters/{DGX}.yaml").get("leftBehind") == told, "the orphan to be told")
     # from then on it is as ever
     again.clear()
     again.push({"bundles/lost/manifests/b.yaml": None})
     await again.settled()
     assert deletes(again) == ["/api/v1/namespaces/lost/configmaps/b"]
+    # somebody takes our labels off what Git drops next: it stays, and that is told too
+    labels = {"metadata": {"labels": {"gitops/reconciler": None, "applyset.kubernetes.io/part-of": None}}}
+    hold = faults.Hold()
+    again.proxies[DGX].fail(hold, faults.on("GET", "/configmaps/a$"))
+    again.push({"bundles/lost/manifests/a.yaml": None})
+    await until(hold.arrived.is_set, "the daemon to read it before the deletion")
+    path = "/api/v1/namespaces/lost/configmaps/a"
+    plane.request("PATCH", path, labels, content_type="application/merge-patch+json")
+    hold.release()
+    await again.settled()
+    assert uid_of(plane, "lost", "a") == before["a"]
+    said = "left behind: ConfigMap lost/a (it no longer carries our labels)"
+    assert unit(again, "lost").outcome.sentence == said
+    told = ["ConfigMap lost/a: it no longer carries our labels", *told]
+    await until(lambda: again.status(f"status/clusters/{DGX}.yaml").get("leftBehind") == told, "both to be told")
 
 
 async def test_s01_objects_made_by_kubectl_apply_are_adopted_and_fields_dropped_later_really_go(

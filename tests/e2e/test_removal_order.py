@@ -21,6 +21,7 @@ from fleet_kit.scenes import DGX, bundle_files, deployment, key_of, outcome_is, 
 from gitops.plan.parents import parent_name
 from gitops.reconcile import removing
 from gitops.reconcile.outcomes import SyncState
+from gitops.sim import CRDS
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -157,3 +158,34 @@ async def test_r08_a_definition_waits_for_its_objects_in_other_bundles_and_outsi
     told = [r.getMessage() for r in caplog.records if r.getMessage().startswith(f"deleted Gear.{group} {space}/two")]
     assert len(told) == 1
     assert re.search(rf"commit [0-9a-f]{{40}}, content \S+, parent {parent_name(key_of('gears'))}$", told[0])
+
+
+async def test_what_an_operator_made_goes_before_its_custom_resource(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane
+) -> None:
+    """ssa-live 42: with Background the NIMService would be gone at once, while what runs for it goes on."""
+    space = "serving"
+    plane.create_namespace(space)
+    plane.create_crds(CRDS)
+    spec = {"image": {"repository": "nvcr.io/nim/a", "tag": "1"}, "authSecret": "key", "storage": {"emptyDir": {}}}
+    metadata = {"name": "chat", "namespace": space}
+    service = {"apiVersion": "apps.nvidia.com/v1alpha1", "kind": "NIMService", "metadata": metadata, "spec": spec}
+    nims = bundle_files("nims", {"chat.yaml": yaml.safe_dump(service)})
+    repo.commit({**repository(), **KEEP, **nims}, "first")
+    running = await fleet(repo, {DGX: plane})
+    await running.settled()
+    path = f"/apis/apps.nvidia.com/v1alpha1/namespaces/{space}/nimservices/chat"
+    owner = {"apiVersion": "apps.nvidia.com/v1alpha1", "kind": "NIMService", "name": "chat", "controller": True}
+    owner |= {"uid": plane.get(path)["metadata"]["uid"], "blockOwnerDeletion": True}
+    child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made", "namespace": space}}
+    child["metadata"] |= {"ownerReferences": [owner], "finalizers": ["example/still-running"]}  # type: ignore[operator]
+    plane.request("POST", f"/api/v1/namespaces/{space}/configmaps", child)
+    running.push(removal(repo, "nims"))
+    await until(outcome_is(running, "nims", SyncState.REMOVING), "the deletion to begin")
+    made = f"/api/v1/namespaces/{space}/configmaps/made"
+    await until(lambda: plane.get(made)["metadata"].get("deletionTimestamp"), "what it made to be deleted")
+    assert plane.get(path)["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert "held by finalizer foregroundDeletion" in unit(running, "nims").outcome.sentence
+    hold(plane, made)
+    await until(lambda: key_of("nims") not in running.engine.workers[DGX].state.units, "the unit to go")
+    assert (plane.get(made), plane.get(path)) == (None, None)

@@ -9,7 +9,7 @@ from typing import Any
 from gitops.model.adoption import Adoption, Tool
 from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.units import Mode
-from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.state import ClusterState
 
 
@@ -190,3 +190,45 @@ def test_functions_have_namespaces_of_their_own_so_a_broken_one_hides_no_other(k
         state = kit.state(records=[record])
         state.assign(replace(kit.assignment(held=[broken]), opaque=frozenset({broken})))
         assert bool(state.withheld(key, web.ref)) is withheld
+
+
+def test_r06_a_function_that_cannot_be_read_may_have_taken_over_what_a_bundle_dropped(kit: Any) -> None:
+    broken = WorkloadRef(WorkloadKind.FUNCTION, "broken")
+    web = kit.desired("web")
+    state = kit.state(records=[kit.record(web)])
+    state.assign(replace(kit.assignment(held=[broken]), opaque=frozenset({broken})))
+    assert "function/broken cannot be read" in state.withheld(kit.key, web.ref)
+
+
+# -- what an operator waits for, and what nobody has -----------------------------------------------------------------
+
+
+def test_o07_custom_resources_that_others_drop_are_told_but_not_those_that_stay(kit: Any) -> None:
+    names = ("goes", "moves", "kept", "held")
+    caches = {name: kit.desired(name, "NIMCache", key=kit.other_key()) for name in names}
+    settings, own = kit.desired("settings", key=kit.other_key()), kit.desired("own", "NIMCache")
+    taker = kit.unit(kit.desired("moves", "NIMCache", key=kit.other_key("taker")), key=kit.other_key("taker"))
+    state = kit.state(
+        taker, records=[kit.record(own), kit.record(settings, *caches.values(), key=kit.other_key())], commit="c2"
+    )
+    problems = (
+        ObjectProblem(caches["kept"].ref, SyncState.RETAINED, "it holds data"),
+        ObjectProblem(caches["held"].ref, SyncState.BLOCKED, "a finalizer"),
+    )
+    state.units[kit.other_key()].outcome = UnitOutcome(SyncState.REMOVING, "removing", problems)
+    assert state.custom_resources_leaving(kit.key) == {caches["goes"].ref: kit.other_key()}
+    assert state.custom_resources_leaving(kit.other_key()) == {own.ref: kit.key}
+    state.assign(kit.assignment(taker, commit="c3", held=[kit.other_key().workload]))
+    assert state.custom_resources_leaving(kit.key) == {}, "what is held is not being deleted"
+
+
+def test_r13_what_carries_our_marks_and_no_parent_names_is_an_orphan(kit: Any) -> None:
+    member, lost, behind, taken = (kit.desired(name) for name in ("member", "lost", "behind", "taken"))
+    state = kit.state(kit.unit(taken), records=[kit.record(member)])
+    assert state.orphans() == {}
+    state.unclaimed |= {member.ref, lost.ref, taken.ref}
+    state.left_behind[behind.ref] = "it no longer carries our labels"
+    assert state.orphans() == {
+        behind.ref: "it no longer carries our labels",
+        lost.ref: "it carries our marks, and no parent names it",
+    }

@@ -11,6 +11,7 @@ import pytest
 
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ErrorClass
+from gitops.cluster.watch_events import Deleted
 from gitops.plan.units import Mode, Stage
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
@@ -600,6 +601,76 @@ async def test_a_pruned_object_leaves_the_parent_and_one_that_holds_data_is_told
     assert {r.name for r in state.parents[kit.key].member_uids()} == {"web", "disk"}
     assert (outcome.state, outcome.pruned) == (SyncState.RETAINED, 1)
     assert "it holds data" in outcome.sentence
+
+
+async def test_a_removal_that_somebody_holds_for_too_long_is_blocked_and_looked_at_ever_more_rarely(
+    bench: Bench, kit: Any
+) -> None:
+    web = kit.desired("web")
+    bench.cluster.objects[web.ref] = kit.live(web)
+    bench.cluster.objects[web.ref]["metadata"] |= {
+        "deletionTimestamp": "2020-01-01T00:00:00Z",
+        "finalizers": ["example/hold"],
+    }
+    state = kit.state(records=[bench.stored(kit.record(web))])
+    looks = []
+    for _ in range(14):
+        outcome = await bench.work(state)
+        looks.append(outcome.retry_after)
+    said = "ConfigMap shop/web: its deletion is held by finalizer example/hold since 2020-01-01T00:00:00Z"
+    assert (outcome.state, outcome.sentence) == (SyncState.BLOCKED, said)
+    assert looks == [min(900.0, 2.0**n) for n in range(10)] + [900.0] * 4
+    assert bench.cluster.verbs("delete", "patch", "parent") == []
+
+
+async def test_a_unit_that_waits_for_a_deletion_is_looked_at_when_the_watch_says_that_it_ended(
+    bench: Bench, kit: Any, context: Context
+) -> None:
+    web, looks = kit.desired("web"), []
+    bench.cluster.objects[web.ref] = kit.live(web)
+    bench.cluster.finalizers = ("example/hold",)
+    state = kit.state(records=[bench.stored(kit.record(web))])
+    sightings = Sightings(state, context, look=lambda key, urgent: looks.append(key), touched=lambda key: None)
+    assert (await bench.work(state)).state is SyncState.REMOVING
+    sightings.declared_event(Deleted(kit.live(web)))
+    assert looks == [kit.key]
+    del bench.cluster.objects[web.ref]
+    assert (await bench.work(state)).state is SyncState.REMOVED
+    sightings.declared_event(Deleted(kit.live(web)))
+    assert looks == [kit.key], "nobody waits any more"
+
+
+async def test_r13_what_a_removed_unit_leaves_behind_is_its_last_word(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    bench.cluster.objects[web.ref] = kit.live(web)
+    bench.cluster.objects[web.ref]["metadata"]["labels"] = {}
+    state = kit.state(records=[bench.stored(kit.record(web))])
+    outcome = await bench.work(state)
+    said = "left behind: ConfigMap shop/web (it no longer carries our labels)"
+    assert (outcome.state, outcome.sentence) == (SyncState.REMOVED, said)
+    assert state.orphans() == {web.ref: "it no longer carries our labels"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "read"), [(ErrorClass.UNREACHABLE, True), (ErrorClass.RETRY, True), (ErrorClass.REFUSED, False)]
+)
+async def test_a_parent_whose_write_was_not_answered_is_read_before_the_next_run(
+    bench: Bench, kit: Any, cls: ErrorClass, read: bool
+) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web))
+    work = bench.unit_work(state)
+    bench.parents.fault = kit.error(cls)
+    await work.run(kit.key)
+    bench.parents.fault = None
+    bench.stored(kit.record(web, content="another"))
+    bench.cluster.calls.clear()
+    await work.run(kit.key)
+    assert (("load parent", kit.key.name) in bench.cluster.calls) is read
+    assert (bench.parents.writes[-1].members[0].uid, state.parents[kit.key].content_key) == ("uid-web", "content-1")
+    bench.cluster.calls.clear()
+    await work.run(kit.key)
+    assert bench.cluster.calls == [], "once"
 
 
 async def test_a_unit_of_which_nothing_is_known_is_removed_already(bench: Bench, kit: Any) -> None:
