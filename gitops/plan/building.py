@@ -157,7 +157,7 @@ def finish(
                 stage=place.stage,
                 component=place.component,
                 depends_on=place.depends_on,
-                handling=item.handling,
+                handling=PLAIN if item.handling is PLAIN else replace(item.handling, content=digest(payload)),
             )
         )
     return tuple(desired), ()
