@@ -159,7 +159,7 @@ def finish(
                 component=place.component,
                 depends_on=place.depends_on,
                 after_ready=place.after_ready,
-                handling=item.handling,
+                handling=PLAIN if item.handling is PLAIN else replace(item.handling, content=digest(payload)),
             )
         )
     return tuple(desired), ()

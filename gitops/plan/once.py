@@ -94,7 +94,7 @@ def _not_again(words: Mapping[str, str], item: DesiredObject) -> str:
     stage, _, content = words[_once(item.ref)].partition(" ")
     if stage == BEGUN:
         return "its making was begun, and nobody saw whether it came to be: it may have done its work. " + _RENAME
-    if content != _short(item.payload):
+    if content != item.content.hex():
         return "it was made once already, with other content, and is gone. " + _RENAME
     return ""
 
@@ -105,7 +105,7 @@ _RENAME = "It is made again only under a new name"
 def _lives(words: Mapping[str, str], desired: DesiredObject) -> Words:
     """The word about a once-only object that lives: it is made, with whatever content that was begun."""
     content = words.get(_once(desired.ref), "").partition(" ")[2]
-    return {_once(desired.ref): f"{MADE} {content or _short(desired.payload)}"}
+    return {_once(desired.ref): f"{MADE} {content or desired.content.hex()}"}
 
 
 def is_satisfied(words: Mapping[str, str], ref: ObjectRef, trigger: Trigger) -> bool:
@@ -125,7 +125,7 @@ def made_once(words: Mapping[str, str], ref: ObjectRef) -> str:
 
 
 def making(desired: DesiredObject, stage: str) -> Words:
-    return {_once(desired.ref): f"{stage} {_short(desired.payload)}"}
+    return {_once(desired.ref): f"{stage} {desired.content.hex()}"}
 
 
 def unmade(words: Mapping[str, str], ref: ObjectRef) -> Words:
@@ -135,13 +135,13 @@ def unmade(words: Mapping[str, str], ref: ObjectRef) -> Words:
 
 def recreating(desired: DesiredObject, uid: str) -> Words:
     """The word that the object with this uid is deleted for this content."""
-    return {_recreate(desired.ref): f"{desired.digest.hex()} {uid}"}
+    return {_recreate(desired.ref): f"{desired.content.hex()} {uid}"}
 
 
 def recreated(words: Mapping[str, str], desired: DesiredObject, uid: str) -> bool:
     """Was another object than this one deleted for this content before?"""
     content, _, deleted = words.get(_recreate(desired.ref), "").partition(" ")
-    return content == desired.digest.hex() and deleted != uid
+    return content == desired.content.hex() and deleted != uid
 
 
 def is_recreating(words: Mapping[str, str], ref: ObjectRef, uid: str) -> bool:

@@ -68,6 +68,7 @@ class Handling:
     triggers: tuple[Trigger, ...] = ()
     once: bool = False  # it does its work once: never made again when it is gone
     recreate: bool = False  # its author allows that it is deleted and made again for an immutable field
+    content: bytes = b""  # digest of the object as Git has it; what is sent of it may be less for a while
 
 
 PLAIN = Handling()
@@ -92,6 +93,11 @@ class DesiredObject:
     depends_on: tuple[ObjectRef, ...] = ()  # objects of the unit that its author wants applied before
     after_ready: tuple[ObjectRef, ...] = ()  # objects of the unit that must be ready before it is applied
     handling: Handling = PLAIN
+
+    @property
+    def content(self) -> bytes:
+        """Digest of the object as Git has it."""
+        return self.handling.content or self.digest
 
     @property
     def body(self) -> dict[str, Any]:

@@ -127,9 +127,9 @@ class Once:
         run.problems.append(ObjectProblem(ref, state, f"{due.place} is not sent yet: {error}"))
 
     async def recreate(self, run: Attempt) -> None:
-        """Delete what the preflight found to be made anew."""
-        for each in run.recreations:
-            await self._recreate(run, each)
+        """Delete what the preflight found to be made anew, and forget that it was found."""
+        while run.recreations:
+            await self._recreate(run, run.recreations.pop())
 
     async def _recreate(self, run: Attempt, each: Recreation) -> None:
         error = await self._say(run, once.recreating(each.object, each.uid))

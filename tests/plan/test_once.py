@@ -103,6 +103,14 @@ def test_what_was_made_once_stays_known_when_it_left_the_unit_and_a_trigger_does
     assert kept[0].startswith("once ")
 
 
+def test_what_is_left_out_for_a_while_makes_no_other_content() -> None:
+    whole = desired(Handling(once=True, content=b"git"), "a")
+    less = desired(Handling(once=True, content=b"git"), "")
+    words = once.making(less, once.MADE)
+    assert once.look([whole], ParentRecord(KEY, satisfied=once.remembered(words)), {}).problems == ()
+    assert once.recreated(once.recreating(less, "uid-1"), whole, "uid-2")
+
+
 def test_only_another_object_than_the_deleted_one_counts_as_made_anew() -> None:
     before, after = desired(Handling(), "a"), desired(Handling(), "b")
     words = once.recreating(after, "uid-1")
