@@ -311,8 +311,6 @@ class Session:
         assignment = self._state.assignment
         self._scalers = scalers_watch(assignment.units.values() if assignment is not None else ())
         kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
-        if self.secrets.pending:
-            kinds.discard(SECRET)  # copies that are there would be taken for nobody's: their sources first
         wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
         self._declared = wanted | {watch for watch in (self._slices, self._scalers) if watch is not None}
         if self.secrets.needed:
@@ -361,7 +359,7 @@ class Session:
         if watch == SOURCES:
             known = self._state.kinds()
             if self.secrets.event(event):
-                self._watches.drop(Watch(SECRET, self._selector))  # what it has said already was nobody's then
+                self._watches.drop(Watch(SECRET, self._selector))  # copies that it has told of were nobody's
                 self._watch()
             elif self._state.kinds() != known:
                 self._watch()

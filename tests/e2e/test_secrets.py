@@ -45,7 +45,9 @@ spec:
       gpu: H100
       minInstances: 1
 """
-REST = bundle_files("rest", {"rest.yaml": config_map("rest", "default", value="1")})
+EMPTY = yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "rest", "namespace": "default"}})
+REST = bundle_files("rest", {"rest.yaml": config_map("rest", "default", value="1"), "secret.yaml": EMPTY})
+"""Its Secret has Secrets watched whether there are copies or not."""
 
 
 def function(*secrets: str) -> str:
@@ -277,6 +279,8 @@ async def test_a_warm_restart_writes_nothing_and_decides_nothing_before_the_sour
     await third.settled()
     await until(lambda: token(plane, "ngc-key") == "one", "the drift meanwhile to be repaired")
     await third.settled()
+    [drift] = third.engine.workers[KEY.cluster].state.units[KEY].drifts
+    assert (drift.object.name, drift.manager) == ("ngc-key", "kubectl-patch")
     await stopped(third)
     assert (copy(plane, "ngc-key") or {})["metadata"]["uid"] == uid
 

@@ -47,6 +47,11 @@ TEMPLATE = (CLUSTER, "{team: ml}", "{team: web}")
         ("function/chat/h100-0@a", (DEPLOYMENT, "spec:\n", "spec:\n  serviceName: chat\n")),
         ("function/chat/h100-0@a", ("functions/chat/function.yaml", 'version: "1"', 'version: "2"')),
         ("function/chat/h100-0@a", ("functions/chat/function.yaml", 'version: "1"', 'version: "1"\n  namespace: own')),
+        (
+            "function/chat/h100-0@a",
+            ("functions/chat/function.yaml", 'version: "1"', 'version: "1"\n  secretRefs: [{name: key}]'),
+        ),
+        ("task/bake@a", (TASK, 'version: "1"', 'version: "1"\n  secretRefs: [{name: key}]')),
         ("task/bake@a", MODE),
         ("task/bake@a", TEMPLATE),
         ("task/bake@a", (TASK, 'version: "1"', 'version: "2"')),
