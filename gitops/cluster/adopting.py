@@ -26,14 +26,13 @@ import msgspec
 
 from gitops.cluster import tools
 from gitops.cluster.managed_fields import (
-    ElementKind,
     OwnedPath,
     Tree,
     descend,
     entries,
-    members,
     our_entry,
     parse_element,
+    step,
     tree_of,
 )
 from gitops.cluster.tools import Owner
@@ -130,7 +129,7 @@ def take_over(
     metadata, found = live.get("metadata") or {}, entries(live)
     here = str(live.get("apiVersion", ""))
     ours = our_entry(live, manager)
-    before = [e for e in found if _is_before(e)]
+    before = [e for e in found if is_before(e)]
     old = [e for e in found if e is not ours and (_is_declaring(e, tools_named) or _is_our_update(e, manager))]
     if ours is not None and not applied:
         old = [e for e in old if _version_of(e, here, served) == _version_of(ours, here, served)]
@@ -169,10 +168,15 @@ def forget_before(live: Mapping[str, Any]) -> Operations | None:
     entry says what there was.
     """
     for position, entry in enumerate(entries(live)):
-        if _is_before(entry):
+        if is_before(entry):
             path = f"/metadata/managedFields/{position}"
             return [_test(live.get("metadata") or {}), {"op": "remove", "path": path}]
     return None
+
+
+def old_entries(live: Mapping[str, Any], tools_named: Collection[Tool] = ()) -> tuple[Mapping[str, Any], ...]:
+    """Entries of those who declared the object before us."""
+    return tuple(e for e in entries(live) if is_before(e) or _is_declaring(e, tools_named))
 
 
 def managers(found: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -184,7 +188,7 @@ def _test(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {"op": "test", "path": "/metadata/resourceVersion", "value": metadata.get("resourceVersion", "")}
 
 
-def _is_before(entry: Mapping[str, Any]) -> bool:
+def is_before(entry: Mapping[str, Any]) -> bool:
     return entry.get("manager") == BEFORE_FIRST_APPLY and not entry.get("subresource")
 
 
@@ -267,12 +271,12 @@ def _declared_part(tree: Tree, live: Mapping[str, Any]) -> Tree:
     except (msgspec.DecodeError, TypeError):
         return {}
     part = _within(tree, declared)
-    if descend(tree, _LAST_APPLIED_PATH) is not None:
+    if descend(tree, LAST_APPLIED_PATH) is not None:
         part = _merged(part, {"f:metadata": {"f:annotations": {f"f:{LAST_APPLIED}": {}}}})
     return part
 
 
-_LAST_APPLIED_PATH: OwnedPath = tuple(
+LAST_APPLIED_PATH: OwnedPath = tuple(
     e for name in ("f:metadata", "f:annotations", f"f:{LAST_APPLIED}") if (e := parse_element(name)) is not None
 )
 
@@ -285,16 +289,11 @@ def _within(tree: Tree, declared: Any) -> dict[str, Any]:
         if element is None:
             found[name] = node
             continue
-        value = _step(declared, element.kind, element.value)
+        value = step(declared, element)
         below = _within(node, value) if value is not None else {}
         if value is not None and (below or not node):
             found[name] = below
     return found if found.keys() - {"."} else {}
-
-
-def _agrees(item: Any, keys: Sequence[tuple[str, Any]]) -> bool:
-    """Whether an item as somebody wrote it is the one of these keys: those it leaves out have defaults."""
-    return isinstance(item, dict) and all(item.get(name, value) == value for name, value in keys)
 
 
 def _without_unclaimed(tree: Tree, payload: Mapping[str, Any]) -> Tree:
@@ -311,120 +310,8 @@ def _without_replicas(node: Tree, declared: Any) -> dict[str, Any]:
         element = parse_element(name)
         if name == "f:replicas" and not sub and isinstance(declared, dict) and "replicas" not in declared:
             continue
-        below = None if element is None else _step(declared, element.kind, element.value)
+        below = None if element is None else step(declared, element)
         kept = _without_replicas(sub, below) if below is not None else sub
         if kept or not sub:
             found[name] = kept
     return found
-
-
-# -- what is left ----------------------------------------------------------------------------------------------------
-
-
-def old_entries(live: Mapping[str, Any], tools_named: Collection[Tool] = ()) -> tuple[Mapping[str, Any], ...]:
-    """Entries of those who declared the object before us."""
-    return tuple(e for e in entries(live) if _is_before(e) or _is_declaring(e, tools_named))
-
-
-def left_over(live: Mapping[str, Any], old: Collection[Mapping[str, Any]], *, manager: str) -> tuple[OwnedPath, ...]:
-    """Fields that only these earlier entries have or had: live, and declared by nobody who still would. Outermost paths
-    only; sorted as they are read.
-
-    What was folded into ours and dropped is only there again because the server fills it in, so of an entry that is
-    gone `replicas` counts alone, which is never folded. The server's entry for what was there before the first apply
-    cannot tell a default from a declaration: of that only what is never a default counts, which are labels,
-    annotations, data, and items of keyed lists.
-    """
-    mine, there = our_entry(live, manager), entries(live)
-    others = [e for e in there if e is mine or not (_is_before(e) or e in old)]
-    owned = [tree for e in others if (tree := tree_of(e)) is not None]
-    found: dict[str, OwnedPath] = {}
-    for entry in old:
-        for path in members(tree_of(entry) or {}):
-            counts = _never_a_default(path) if _is_before(entry) else entry in there or path[-1].value == "replicas"
-            if counts and _stands_alone(path, live) and not any(_owns(tree, path) for tree in owned):
-                found.setdefault(_key(path), path)
-    return _outermost(found)
-
-
-def removed(
-    before: Mapping[str, Any], after: Mapping[str, Any], old: Collection[Mapping[str, Any]]
-) -> tuple[OwnedPath, ...]:
-    """Fields of these earlier entries that were live before and are not any more. Outermost paths only."""
-    paths = {_key(p): p for e in old for p in members(tree_of(e) or {}) if _stands_alone(p, before)}
-    return _outermost({key: p for key, p in paths.items() if not _is_there(p, after)})
-
-
-def shown(path: OwnedPath) -> str:
-    """A path as people read it: `spec.ports[port=80,protocol=TCP]`, `metadata.labels["a.b/c"]`."""
-    text = ""
-    for element in path:
-        if element.kind is not ElementKind.FIELD:
-            text += str(element)
-        elif str(element.value).replace("_", "").replace("-", "").isalnum():
-            text += f".{element.value}" if text else str(element.value)
-        else:
-            text += f'["{element.value}"]'
-    return one_line(text, 120)
-
-
-def _key(path: OwnedPath) -> str:
-    return repr(path)
-
-
-def _outermost(found: Mapping[str, OwnedPath]) -> tuple[OwnedPath, ...]:
-    return tuple(
-        path for _, path in sorted(found.items()) if not any(_key(path[:n]) in found for n in range(1, len(path)))
-    )
-
-
-def _never_a_default(path: OwnedPath) -> bool:
-    fields = tuple(e.value for e in path[:2] if e.kind is ElementKind.FIELD)
-    if len(path) > 1 and fields[:1] in (("data",), ("binaryData",)):
-        return True
-    if len(path) > 2 and fields in (("metadata", "labels"), ("metadata", "annotations")):
-        return True
-    return any(e.kind is ElementKind.KEY for e in path)
-
-
-def _owns(tree: Tree, path: OwnedPath) -> bool:
-    """Whether the path, or a whole value that it is in, is in the set."""
-    for element in path:
-        below = descend(tree, (element,))
-        if not below:
-            return below is not None
-        tree = below
-    return True
-
-
-def _stands_alone(path: OwnedPath, live: Mapping[str, Any]) -> bool:
-    """Whether the path is live and says something by itself: no map or list that others fill too."""
-    if path == _LAST_APPLIED_PATH:
-        return False
-    value = _at(path, live)
-    if value is None:
-        return False
-    return path[-1].kind is not ElementKind.FIELD or not (isinstance(value, (dict, list)) and value)
-
-
-def _is_there(path: OwnedPath, live: Mapping[str, Any]) -> bool:
-    return _at(path, live) is not None
-
-
-def _at(path: OwnedPath, value: Any) -> Any:
-    """The value at a path; None when there is none."""
-    for element in path:
-        value = _step(value, element.kind, element.value)
-    return value
-
-
-def _step(value: Any, kind: ElementKind, wanted: Any) -> Any:
-    if kind is ElementKind.FIELD:
-        return value.get(wanted) if isinstance(value, dict) else None
-    if not isinstance(value, list):
-        return None
-    if kind is ElementKind.KEY:
-        return next((i for i in value if _agrees(i, wanted)), None)
-    if kind is ElementKind.VALUE:
-        return wanted if wanted in value else None
-    return value[wanted] if wanted < len(value) else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gitops.cluster import adopting
+from gitops.cluster import adopting, leftovers
 from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.comparison import Comparison
 from gitops.cluster.parents import read_head
@@ -245,7 +245,7 @@ class Sightings:
         unit = self._state.unit(key)
         named = adoption_of(self._state, unit).tools if unit is not None else ()
         old = adopting.old_entries(live, named)
-        return tuple(map(adopting.shown, adopting.left_over(live, old, manager=self._state.manager))) if old else ()
+        return tuple(map(leftovers.shown, leftovers.left_over(live, old, manager=self._state.manager))) if old else ()
 
     # -- readiness ---------------------------------------------------------------------------------------------------
 

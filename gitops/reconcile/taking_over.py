@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gitops.cluster import adopting, fields, tools
+from gitops.cluster import adopting, fields, leftovers, tools
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
 from gitops.cluster.errors import ApiError
 from gitops.model.adoption import Adoption
@@ -133,9 +133,9 @@ def _told(desired: DesiredObject, met: Met, live: Mapping[str, Any], manager: st
     by = [owner.words for owner in met.owners] or [*adopting.managers(met.earlier)] or ["unknown means"]
     changed = [d.pointer for d in fields.compare(_without_marks(desired.body), met.live, manager).differences]
     marks = {mark for tool in met.tools for mark in tools.marks(met.live, tool)}
-    removed = adopting.removed(met.live, live, met.earlier)
-    gone = [adopting.shown(p) for p in removed if tuple(e.value for e in p[1:]) not in marks]
-    left = [adopting.shown(p) for p in adopting.left_over(live, met.earlier, manager=manager)]
+    removed = leftovers.removed(met.live, live, met.earlier)
+    gone = [leftovers.shown(p) for p in removed if tuple(e.value for e in p[1:]) not in marks]
+    left = [leftovers.shown(p) for p in leftovers.left_over(live, met.earlier, manager=manager)]
     parts = [f"{word} {_some(paths)}" for word, paths in (("changed", changed), ("removed", gone)) if paths]
     if left:
         parts.append(f"left as it is, declared by nobody: {_some(left)}")

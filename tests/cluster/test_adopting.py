@@ -13,13 +13,12 @@ from gitops.cluster.adopting import (
     controller_of,
     foreign_owners,
     is_ours,
-    left_over,
     managers,
     old_entries,
-    shown,
     take_over,
 )
 from gitops.cluster.applying import Applier
+from gitops.cluster.leftovers import left_over, shown
 from gitops.manifests.canonical import canonical_json
 from gitops.model.adoption import Tool
 from gitops.plan.units import DesiredObject
