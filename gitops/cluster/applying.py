@@ -8,6 +8,7 @@ admission plugin may have changed it and the server then reports success with th
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from gitops.cluster.objects import Objects, complete, incomplete
 from gitops.cluster.payloads import as_yaml
 from gitops.cluster.values import holds
 from gitops.manifests.lines import Path
+from gitops.model.adoption import Tool
 from gitops.model.identity import GroupVersionKind, ObjectRef
 from gitops.plan.units import DesiredObject
 
@@ -197,17 +199,23 @@ class Applier(Objects):
             return outcome
         return replace(outcome, resource_version=answer["metadata"].get("resourceVersion", ""), live=answer)
 
-    async def adopt(self, gvk: GroupVersionKind, ref: ObjectRef, live: dict[str, Any]) -> ApplyOutcome:
-        """Fold what declaring managers own of `live` into our entry (adopting.fold), before the first apply of an
-        object that was made by other means. UNCHANGED without a call when there is nothing to fold; STALE when it
-        changed since it was read. `resource_version` and `live` of the outcome are those after the patch."""
-        operations = adopting.fold(live, manager=self.manager)
-        if operations is None:
-            return _adopted(ref, gvk, live, ApplyResult.UNCHANGED)
-        answer = await self.json_patch(gvk, ref, operations, manager=self.manager)
+    async def adopt(
+        self, obj: DesiredObject, live: dict[str, Any], *, tools: Collection[Tool] = (), applied: bool = False
+    ) -> ApplyOutcome:
+        """Fold what declaring managers own of `live` into our entry (adopting.take_over), before an apply of an object
+        that was made by other means. UNCHANGED without a call when there is nothing to fold; STALE when it changed
+        since it was read; `applied` when `live` is the answer to our apply. `resource_version` and `live` of the
+        outcome are those after the patch."""
+        served = frozenset(g.api_version for g in self.discovery.known() if g.group_kind == obj.gvk.group_kind)
+        operations = adopting.take_over(
+            live, manager=self.manager, payload=obj.body, tools_named=tools, served=served or None, applied=applied
+        )
+        if not operations:
+            return _adopted(obj.ref, obj.gvk, live, ApplyResult.UNCHANGED)
+        answer = await self.json_patch(obj.gvk, obj.ref, operations, manager=self.manager)
         if isinstance(answer, ApiError):
-            return _failed(ref, gvk, answer)
-        return _adopted(ref, gvk, answer, ApplyResult.CONFIGURED)
+            return _failed(obj.ref, obj.gvk, answer)
+        return _adopted(obj.ref, obj.gvk, answer, ApplyResult.CONFIGURED)
 
 
 def _edited(

@@ -125,6 +125,8 @@ SCHEMA_LOOKS = 2
 
 SCHEMA_MISMATCH = "SchemaMismatch"
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
+VERSION_GONE = "VersionGone"
+LIVE_SCHEMA_MISMATCH = "LiveSchemaMismatch"
 
 
 def classify(
@@ -366,11 +368,13 @@ _BY_MESSAGE: tuple[tuple[re.Pattern[str], ErrorClass, str, str], ...] = tuple(
         (r"conversion webhook for .* failed", ErrorClass.RETRY, "ConversionFailed", ""),
         # Permanent although they arrive as 500.
         (r"failed to create typed patch object", ErrorClass.REFUSED, SCHEMA_MISMATCH, ""),
-        (r"failed to create manager for existing fields", ErrorClass.REFUSED, "LiveSchemaMismatch", ""),
+        (r"failed to create manager for existing fields", ErrorClass.BLOCKED, LIVE_SCHEMA_MISMATCH, ""),
+        # Some entry of managedFields is at a version that the definition has no more.
+        (r"request to convert CR to an invalid group/version", ErrorClass.BLOCKED, VERSION_GONE, ""),
         (r"request is too large|Request entity too large", ErrorClass.REFUSED, "TooLarge", ""),
         (r"rpc error.*ResourceExhausted", ErrorClass.REFUSED, "TooLarge", ""),
         # The live object does not fit its own schema (equal owner references, …): kubernetes/kubernetes#123053.
-        (r"failed to create typed live object", ErrorClass.BLOCKED, "LiveSchemaMismatch", ""),
+        (r"failed to create typed live object", ErrorClass.BLOCKED, LIVE_SCHEMA_MISMATCH, ""),
         # What an object needs and does not have yet.
         (
             r"unable to create new content in namespace (\S+) because it is being terminated",

@@ -53,6 +53,7 @@ class Fingerprint:
     resource_version: str
     entry_digest: bytes | None
     values_digest: bytes
+    entry_version: str = ""
 
     def same_fields(self, other: Fingerprint) -> bool:
         """Whether it is the same object and nothing of ours moved between the two; what others did does not count."""
@@ -76,6 +77,7 @@ def fingerprint(payload: Mapping[str, Any], live: Mapping[str, Any], manager: st
         resource_version=metadata.get("resourceVersion", ""),
         entry_digest=digest_of_entry(entry),
         values_digest=_values_digest(payload, live, tree_of(entry)),
+        entry_version="" if entry is None else str(entry.get("apiVersion", "")),
     )
 
 

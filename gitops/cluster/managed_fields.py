@@ -164,3 +164,25 @@ def members(tree: Tree, path: OwnedPath = ()) -> Iterator[OwnedPath]:
         element = parse_element(name)
         if element is not None and isinstance(sub, dict):
             yield from members(sub, (*path, element))
+
+
+def step(value: Any, element: Element) -> Any:
+    """What of a value a step of an owned path leads to; None when there is nothing. An item is found also where it
+    leaves out a key field, which then has its default."""
+    wanted = element.value
+    if element.kind is ElementKind.FIELD:
+        return value.get(wanted) if isinstance(value, dict) else None
+    if not isinstance(value, list):
+        return None
+    if element.kind is ElementKind.KEY:
+        return next((i for i in value if isinstance(i, dict) and all(i.get(n, v) == v for n, v in wanted)), None)
+    if element.kind is ElementKind.VALUE:
+        return wanted if wanted in value else None
+    return value[wanted] if wanted < len(value) else None
+
+
+def value_at(value: Any, path: OwnedPath) -> Any:
+    """The value at an owned path; None when there is none."""
+    for element in path:
+        value = step(value, element)
+    return value

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gitops.model.adoption import AdoptionRules
 from gitops.model.documents import ApiVersion, Applied, Checked, DnsLabel, Document, Mode, NonBlank, WorkloadMetadata
 from gitops.model.patches import Patch
 from gitops.model.serving import Manifests
 
 
-class BundleSpec(Document):
+class BundleSpec(AdoptionRules):
     manifests: Applied[Manifests]
     """Files or folders (every YAML or JSON file below one, sorted by path), relative to the bundle's folder."""
     clusters: Applied[list[DnsLabel]] = []

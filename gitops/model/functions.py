@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from gitops.model.adoption import AdoptionRules
 from gitops.model.documents import (
     ApiVersion,
     Applied,
@@ -216,7 +217,7 @@ class GpuSpecification(GpuTarget):
             yield Problem(Rule.EXCLUSIVE, ("autoscalingConfigurationPolicy",), message)
 
 
-class FunctionDeploymentSpec(Document):
+class FunctionDeploymentSpec(AdoptionRules):
     serviceName: Applied[DnsLabel | None] = None
     """Service behind which the function answers; it counts as live only with a ready endpoint there."""
     servicePort: Applied[Port | None] = None
@@ -227,6 +228,7 @@ class FunctionDeploymentSpec(Document):
     gpuSpecifications: Applied[list[GpuSpecification]]
 
     def problems(self) -> Iterable[Problem]:
+        yield from super().problems()
         for position, name in repeated(spec.id for spec in self.gpuSpecifications):
             yield Problem(Rule.NOT_UNIQUE, ("gpuSpecifications", position, "id"), f"the id {name} is used twice")
         if self.servicePort is not None and self.serviceName is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gitops.model.adoption import AdoptionRules
 from gitops.model.documents import (
     AccountId,
     ApiVersion,
@@ -23,13 +24,11 @@ class Previews(Document):
     """Also of pull requests that are drafts."""
 
 
-class RepositorySpec(Document):
+class RepositorySpec(AdoptionRules):
     ncaId: Checked[AccountId | None] = None
     """Account the repository belongs to; a cluster of another account, or of none, is refused."""
     statusBranch: Applied[NonBlank] = "gitops-status"
     """Branch that the daemon commits readiness and drift to."""
-    adopt: Applied[Literal["always", "never"]] = "always"
-    """What to do with an object that exists and carries no owner marks."""
     allowEmpty: Applied[bool] = False
     """Consent to a tree without any workload or without any cluster; otherwise such a tree prunes nothing."""
     previews: Recorded[Previews] = Previews()

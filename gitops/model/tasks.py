@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 
+from gitops.model.adoption import AdoptionRules
 from gitops.model.documents import (
     ApiVersion,
     Applied,
@@ -42,7 +43,7 @@ class TaskGpuSpecification(GpuTarget):
     """Once on each cluster that fits, instead of once."""
 
 
-class TaskSpec(Base):
+class TaskSpec(AdoptionRules, Base):
     version: Applied[Version]
     """A task runs once for each version: raise it to run it again."""
     gpuSpecification: Applied[TaskGpuSpecification]

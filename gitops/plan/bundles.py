@@ -142,7 +142,8 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
             )
             findings += problems
             mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
-            units.append(Unit(key, content, context.tree.commit, "", desired, mode))
+            adoption = bundle.spec.adoption
+            units.append(Unit(key, content, context.tree.commit, "", desired, mode, adoption=adoption))
         chains.check_the_rest()
         findings += [*chains.findings, *chains.pods.findings()]
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None

@@ -78,6 +78,7 @@ def _unit(
         operator_types=tuple(sorted(function.spec.operatorTypes or ())),
         service_name=deployment.spec.serviceName or "",
         service_port=deployment.spec.servicePort,
+        adoption=deployment.spec.adoption,
         base_digest=base_digest(base),
     )
     return [unit], ()

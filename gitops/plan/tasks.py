@@ -193,6 +193,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
                     mode=stricter(context.clusters[key.cluster].document.spec.mode, task.spec.mode),
                     version=task.spec.version,
                     operator_types=tuple(sorted(task.spec.operatorTypes or ())),
+                    adoption=task.spec.adoption,
                     base_digest=base_digest(base),
                 )
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from gitops.model.adoption import WITHOUT_A_WORD, Adoption
 from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
@@ -89,6 +90,7 @@ class Unit:
     operator_types: tuple[str, ...] = ()
     service_name: str = ""  # the Service behind which the function answers; "" when none is declared
     service_port: int | None = None
+    adoption: Adoption = WITHOUT_A_WORD  # as the workload says it; the repository has a word in it too
     base_digest: str = ""  # over a Function's base before overlays: must not change under one version
 
 

@@ -6,11 +6,15 @@ Problems stay with their objects; the unit takes the state of the worst, and the
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.tools import Owner
+from gitops.model.adoption import Tool
+from gitops.model.identity import ObjectRef
 from gitops.plan.planning import UnitPlan
 from gitops.plan.units import DesiredObject, Unit
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
@@ -30,6 +34,19 @@ LEASE_LOOK = 1.0
 """Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """An object that exists and that we did not know to be ours, as it was when it was met. `tools` are those whose
+    objects may be taken over, `owners` those whose marks it has."""
+
+    live: Mapping[str, Any]
+    now: dict[str, Any]  # as it is after the steps taken so far
+    earlier: tuple[Mapping[str, Any], ...] = ()  # managedFields entries of those who declared it
+    tools: frozenset[Tool] = frozenset()
+    owners: tuple[Owner, ...] = ()
+    ours: bool = False
+
+
 @dataclass(slots=True)
 class Attempt:
     """What happened so far in one run of a unit's work. `applier` makes its calls."""
@@ -42,7 +59,8 @@ class Attempt:
     stopped: set[int] = field(default_factory=set)  # components with a failed object
     applied: int = 0
     repaired: int = 0
-    adopted: list[str] = field(default_factory=list)
+    adopted: list[str] = field(default_factory=list)  # one sentence each
+    met: dict[ObjectRef, Met] = field(default_factory=dict)  # exist, and were not applied by us
     look_again: bool = False
     interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
     paused: bool = False  # by the break-glass annotation
@@ -61,13 +79,19 @@ class Attempt:
 
 
 def conclude(
-    attempt: Attempt, plan: UnitPlan, pruned: PruneReport, *, unit_state: UnitState, rng: random.Random
+    attempt: Attempt,
+    plan: UnitPlan,
+    pruned: PruneReport,
+    *,
+    unit_state: UnitState,
+    rng: random.Random,
+    left_over: str = "",
 ) -> UnitOutcome:
-    """How the unit stands after the attempt."""
+    """How the unit stands after the attempt; `left_over` is a sentence to add where all is as declared."""
     problems = (*attempt.problems, *attempt.asked, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
-        unit_state.note or "as declared",
+        "; ".join(filter(None, (unit_state.note, left_over))) or "as declared",
         problems,
         _next_look(attempt, pruned, number=unit_state.attempts + 1, rng=rng),
         applied=attempt.applied,

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from gitops.model.adoption import Adoption
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
@@ -67,7 +68,7 @@ class Head:
             kept=frozenset(key for key in self.compilation.kept if key.cluster == name),
             complete=self.compilation.complete,
             consent=consent,
-            adopt=repository is None or repository.spec.adopt == "always",
+            adoption=Adoption() if repository is None else repository.spec.adoption,
             named=frozenset().union(*self.named.values()),
             opaque=held - self.named.keys(),
             mode=Mode.ENFORCE if document is None else Mode(document.spec.mode),

@@ -54,7 +54,7 @@ def observe(
     record.uid, record.resource_version = print_.uid, print_.resource_version
     record.generation = print_.generation or 0
     record.deleting = bool(live.get("metadata", {}).get("deletionTimestamp"))
-    record.entry, record.values = print_.entry_digest, print_.values_digest
+    record.entry, record.values, record.entry_version = print_.entry_digest, print_.values_digest, print_.entry_version
     if unmoved:
         return Observation(Sighting.QUIET)
     if first:

@@ -1,4 +1,4 @@
-"""Before anything of a unit is written: what Git changed is dry-run, and what exists by other means is taken over.
+"""Before anything of a unit is written: what Git changed is dry-run, and what exists by other means is met.
 
 A refused object stops its component; every refusal is told at once.
 """
@@ -6,32 +6,42 @@ A refused object stops its component; every refusal is told at once.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from gitops.cluster.adopting import folded_managers, foreign_owner, is_ours
 from gitops.cluster.applying import ApplyResult
 from gitops.cluster.claiming import leftovers
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
-from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.errors import VERSION_GONE, ApiError, ErrorClass
+from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import NAMESPACE
-from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState
+from gitops.reconcile.taking_over import Adopter
+from gitops.reconcile.unblocking import Unblocker
 
-_log = logging.getLogger(__name__)
+_UNPROCESSABLE = 422
 
 
 class Preflight:
-    """Dry-runs and adoptions of one cluster. `may_write` is False as soon as another daemon may be writing."""
+    """Dry-runs on one cluster. `may_write` is False as soon as another daemon may be writing."""
 
-    def __init__(self, state: ClusterState, *, owning: Owning, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        owning: Owning,
+        adopter: Adopter,
+        unblocker: Unblocker,
+        may_write: Callable[[], bool],
+    ) -> None:
         self._state = state
         self._owning = owning
+        self._adopter = adopter
+        self._unblocker = unblocker
         self._may_write = may_write
 
     async def run(self, run: Attempt, steps: list[Apply]) -> None:
@@ -53,49 +63,56 @@ class Preflight:
         desired = step.object
         outcome = await run.applier.apply(desired, dry_run=True, namespace=namespace)
         error = outcome.error
-        if error is None:
-            created = outcome.result is ApplyResult.CREATED
-            if step.reason is Reason.CREATE and not created and namespace is None:
-                await self._take_over(run, desired)
-            return created
-        if error.cls is ErrorClass.REFUSED and step.reason is not Reason.CREATE:
+        created = error is None and outcome.result is ApplyResult.CREATED
+        if namespace is None and not created and self._may_be_of_others(run, step):
+            if error is not None and error.waits_for.startswith(("namespace", "kind")):
+                return False  # then there is no object either
+            if not await self._adopter.meet(run, desired) or not await self._is_all_ours(run, desired):
+                return False
+            if error is not None and (error.status == _UNPROCESSABLE or error.reason == VERSION_GONE):
+                error = await self._check_again(run, desired, error)
+        if step.reason is not Reason.CREATE and await self._unblocker.can(run, desired, error):
+            return False
+        if error is not None and error.cls is ErrorClass.REFUSED and step.reason is not Reason.CREATE:
             error = await self._with_leftovers(run, desired, error)
         # What it waits for may be in this very unit: the apply in its stage decides.
-        if error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
-            run.fail(desired, error)
-        return False
+        if error is not None and error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
+            run.fail(desired, await self._unblocker.told(run, desired, error))
+        return created
 
-    async def _take_over(self, run: Attempt, desired: DesiredObject) -> None:
-        """The object exists without our label: somebody made it by other means. Taken over once, or refused."""
-        live = await run.applier.get(desired.gvk, desired.ref)
-        if live is None:
-            return
-        if isinstance(live, ApiError):
-            run.fail(desired, live)
-            return
-        applyset, manager = applyset_id(parent_name(run.unit.key)), self._state.manager
-        owner = foreign_owner(live, reconciler=self._state.reconciler, applyset=applyset, manager=manager)
-        if owner is not None:
-            run.refuse(desired, f"it exists and {owner} declares it")
-            return
-        ours = is_ours(live, reconciler=self._state.reconciler, manager=manager)
-        if not ours and self._state.assignment is not None and not self._state.assignment.adopt:
-            run.refuse(desired, "it exists, made by other means, and gitops.yaml says `adopt: never`")
-            return
+    def _may_be_of_others(self, run: Attempt, step: Apply) -> bool:
+        """It exists, or may, and nothing that we know of it is ours, or only at a version that is served no more."""
+        record = self._state.objects.get(step.object.ref)
+        if step.reason is Reason.CREATE or record is None or record.entry is None:
+            return True
+        known = run.applier.discovery.known()
+        gvk = GroupVersionKind.parse(record.entry_version or step.object.gvk.api_version, step.object.gvk.kind)
+        return bool(known) and gvk not in known
+
+    async def _check_again(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError | None:
+        """What is live is merged with what we send, and together they are invalid: an old port under the same name, two
+        sources of one volume. So what earlier managers declared of it is folded into our entry first."""
+        if desired.ref not in run.met or not self._may_write():
+            return error
+        failed = await self._adopter.prepare(run, desired)
+        return failed.error if failed is not None else (await run.applier.apply(desired, dry_run=True)).error
+
+    async def _is_all_ours(self, run: Attempt, desired: DesiredObject) -> bool:
+        """Whether what was just met may be applied as it stands; where fields of it are others', the next attempt does
+        so without them."""
+        met = run.met.get(desired.ref)
+        if met is None:
+            return True
         if not self._may_write():
             run.interrupted = True
-            return
-        folded = folded_managers(live)
-        outcome = await run.applier.adopt(desired.gvk, desired.ref, live)
-        error = outcome.error
-        if error is None and outcome.live is not None:
-            error = await self._owning.met(desired, outcome.live, run.applier)
+            return False
+        error = await self._owning.met(desired, met.now, run.applier)
         if error is not None:
             run.fail(desired, error)
-            return
-        if not ours:
-            run.adopted.append(f"{desired.ref} (made by {', '.join(folded) or 'unknown means'})")
-            _log.info("adopted %s", run.adopted[-1])
+            return False
+        found = self._state.declared(desired.ref)
+        run.look_again = run.look_again or found is None or found[1].digest != desired.digest
+        return not run.look_again
 
     async def _with_leftovers(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
         """A refused update, with what would stay of a block that Git drops because others own parts of it (cases.md

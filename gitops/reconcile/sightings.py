@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gitops.cluster import adopting, leftovers
 from gitops.cluster.applying import ApplyOutcome
+from gitops.cluster.comparison import Comparison
 from gitops.cluster.parents import read_parent
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
@@ -25,6 +27,7 @@ from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.reconcile.taking_over import adoption_of
 from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
 
 _log = logging.getLogger(__name__)
@@ -94,7 +97,7 @@ class Sightings:
     ) -> None:
         """Take a live object in: from the watch, from a read, or one that waited for our own write's answer. `at_work`:
         the unit's own work read it and is about to plan, so it need not be asked to look."""
-        if is_stale(record, live):
+        if not at_work and is_stale(record, live):
             return
         left = self._state.left_out(desired.ref)
         desired = self.owning.sighted(desired, record, live)
@@ -104,6 +107,10 @@ class Sightings:
         self._state.by_uid[record.uid] = key
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
         self._evaluate(record, live)
+        left_over = self._left_over(key, live)
+        if left_over != record.left_over:
+            record.left_over = left_over
+            self._look(key, False)  # it is told with how the unit stands
         self._touched(key)
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
@@ -208,12 +215,21 @@ class Sightings:
         record.generation, record.deleting, record.suspect = outcome.generation, False, False
         record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
         record.applied = record.last_desired = desired.digest
+        record.entry_version = desired.gvk.api_version
         record.overridden = outcome.overridden
+        found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)
-        found = self._state.declared(desired.ref)
+            record.left_over = () if found is None else self._left_over(found[0], outcome.live)
         if found is not None:
             self._state.by_uid[record.uid] = found[0]
+
+    def _left_over(self, key: UnitKey, live: Mapping[str, Any]) -> tuple[str, ...]:
+        """Fields of earlier managers that nobody declares any more, as people read them."""
+        unit = self._state.unit(key)
+        named = adoption_of(self._state, unit).tools if unit is not None else ()
+        old = adopting.old_entries(live, named)
+        return tuple(map(leftovers.shown, leftovers.left_over(live, old, manager=self._state.manager))) if old else ()
 
     # -- readiness ---------------------------------------------------------------------------------------------------
 
@@ -258,6 +274,10 @@ class Sightings:
             self._context.metrics.drifted(self._state.name, str(record.kind))
         unit_state.drifts = [*unit_state.drifts, *records][-DRIFTS_KEPT:]
         self._touched(key)
+
+    def tell(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
+        """Drift that a call has met, not the watch."""
+        self._report(key, [*drift_records(key, desired, comparison, detected_at=self._context.moment())])
 
     def repaired(self, key: UnitKey, ref: ObjectRef, repair: Repair) -> None:
         """What became of the pending drifts of an object."""

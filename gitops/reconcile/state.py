@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops.cluster.applying import manager_name
+from gitops.model.adoption import WITHOUT_A_WORD, Adoption
 from gitops.model.identity import (
     ClusterName,
     Commit,
@@ -44,7 +45,9 @@ class ObjectRecord:
     resource_version: str = ""
     generation: int = 0
     entry: bytes | None = None  # digest of our managedFields entry
+    entry_version: str = ""  # API version of our managedFields entry
     values: bytes = b""  # digest of the owned values
+    left_over: tuple[str, ...] = ()  # fields of earlier managers that nobody declares
     applied: bytes = b""  # digest of the desired object that it satisfies
     last_desired: bytes = b""  # digest of the desired object last compared or applied
     unowned: bool = False  # while not satisfied: every value is right, but some are not ours any more
@@ -78,6 +81,7 @@ class UnitState:
     drifts: list[DriftRecord] = field(default_factory=list)
     status: UnitStatus | None = None
     memory: UnitMemory = field(default_factory=UnitMemory)
+    adopted: list[str] = field(default_factory=list)  # what was taken over since the unit was last as declared
     note: str = ""  # something to tell although all is as declared
     fused: str = ""  # the sentence of a blown fuse; deletions wait for consent
 
@@ -91,7 +95,7 @@ class Assignment:
     held: frozenset[WorkloadRef]
     complete: bool
     consent: Consent
-    adopt: bool = True  # objects that exist and carry no owner marks are taken over
+    adoption: Adoption = WITHOUT_A_WORD  # what the repository says of objects that exist
     named: frozenset[ObjectRef] = frozenset()  # what held and barred workloads name at the head
     opaque: frozenset[WorkloadRef] = frozenset()  # held, and what they name cannot be read
     kept: frozenset[UnitKey] = frozenset()  # stay as they are: their operator may not be used here
@@ -286,8 +290,10 @@ class ClusterState:
 def _holding(assignment: Assignment) -> tuple[object, ...]:
     """What decides on what is held back."""
     a = assignment
-    return (a.adopt, a.consent, a.held, a.named, a.opaque, a.kept, a.complete, a.mode)
+    return (a.adoption, a.consent, a.held, a.named, a.opaque, a.kept, a.complete, a.mode)
 
 
 def _differs(old: Unit | None, new: Unit) -> bool:
-    return old is None or old.content_key != new.content_key or old.mode is not new.mode
+    if old is None or old.content_key != new.content_key or old.mode is not new.mode:
+        return True
+    return old.adoption != new.adoption

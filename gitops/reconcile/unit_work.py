@@ -20,6 +20,7 @@ from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
+from gitops.readiness.texts import one_line
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.others_fields import questions
@@ -29,10 +30,15 @@ from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.removing import Remover
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.reconcile.taking_over import Adopter, left_over_sentence
+from gitops.reconcile.unblocking import Unblocker
 from gitops.reconcile.writing import Writer
 from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
+
+MOST_ADOPTED = 5
+"""Objects that a unit's sentence names as taken over."""
 
 
 class UnitWork:
@@ -56,8 +62,19 @@ class UnitWork:
         self._sightings = sightings
         self._may_write = may_write
         self._owning = sightings.owning
-        self._preflight = Preflight(state, owning=sightings.owning, may_write=may_write)
-        self._writer = Writer(state, context=context, sightings=sightings, may_write=may_write)
+        adopter = Adopter(state, may_write=may_write)
+        unblocker = Unblocker(state, sightings=sightings)
+        self._preflight = Preflight(
+            state, owning=self._owning, adopter=adopter, unblocker=unblocker, may_write=may_write
+        )
+        self._writer = Writer(
+            state,
+            context=context,
+            sightings=sightings,
+            adopter=adopter,
+            unblocker=unblocker,
+            may_write=may_write,
+        )
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
     async def run(self, key: UnitKey) -> UnitOutcome:
@@ -208,9 +225,10 @@ class UnitWork:
             members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
             namespace=unit.namespace,
         )
+        unit_state.adopted += run.adopted
         if not left and pruned.complete and plan.record.content_key != unit.content_key:
-            adopted = f"adopted {', '.join(sorted(run.adopted)[:10])}" if run.adopted else ""
-            unit_state.note = _changed_in_place(plan.record, unit) or adopted
+            unit_state.note = _changed_in_place(plan.record, unit) or _adopted(unit_state.adopted)
+            unit_state.adopted = []
             settled = replace(
                 settled,
                 content_key=unit.content_key,
@@ -224,7 +242,9 @@ class UnitWork:
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
             self._keep(stored)
-        return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng)
+        records = ((o.ref, self._state.objects.get(o.ref)) for o in unit.objects)
+        left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
+        return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
 
     # -- a unit that left Git ----------------------------------------------------------------------------------------
 
@@ -249,6 +269,12 @@ def _paused_removal(record: ParentRecord) -> UnitOutcome:
     sentence = f"it left Git; mode {Mode.PAUSED} deletes nothing"
     previews = tuple(f"delete {member.ref}" for member in record.members)
     return UnitOutcome(SyncState.PAUSED, sentence, previews=previews)
+
+
+def _adopted(sentences: list[str]) -> str:
+    """What was taken over, in a bounded sentence."""
+    more = f" (and {len(sentences) - MOST_ADOPTED} more)" if len(sentences) > MOST_ADOPTED else ""
+    return f"adopted {one_line(', '.join(sorted(sentences)[:MOST_ADOPTED]), 1000)}{more}" if sentences else ""
 
 
 def _changed_in_place(record: ParentRecord, unit: Unit) -> str:

@@ -13,6 +13,8 @@ from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.context import Context
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
+from gitops.reconcile.taking_over import Adopter
+from gitops.reconcile.unblocking import Unblocker
 from gitops.report.drift import Repair
 
 
@@ -20,11 +22,20 @@ class Writer:
     """Applies objects of one cluster. `may_write` is False as soon as another daemon may be writing."""
 
     def __init__(
-        self, state: ClusterState, *, context: Context, sightings: Sightings, may_write: Callable[[], bool]
+        self,
+        state: ClusterState,
+        *,
+        context: Context,
+        sightings: Sightings,
+        adopter: Adopter,
+        unblocker: Unblocker,
+        may_write: Callable[[], bool],
     ) -> None:
         self._state = state
         self._context = context
         self._sightings = sightings
+        self._adopter = adopter
+        self._unblocker = unblocker
         self._may_write = may_write
         self._turns: dict[ObjectRef, asyncio.Lock] = {}
 
@@ -55,9 +66,7 @@ class Writer:
         record.in_flight = True
         try:
             pinned = self._sightings.owning.pinned(desired)
-            outcome = await run.applier.apply(desired, uid=step.uid or None, resource_version=pinned)
-            if step.reason is not Reason.CREATE:
-                outcome = await run.applier.forget_before(outcome)
+            outcome = await self._write(run, step, pinned)
         except asyncio.CancelledError:
             # Whether it was written is not known: read it before anything is decided about it.
             record.suspect, record.pending = bool(record.uid), None
@@ -72,6 +81,16 @@ class Writer:
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
         self._sightings.absorb(desired, record, outcome)
         run.fail(desired, outcome.error)
+
+    async def _write(self, run: Attempt, step: Apply, pinned: str | None) -> ApplyOutcome:
+        desired = step.object
+        failed = await self._adopter.prepare(run, desired)
+        if failed is not None:
+            return failed
+        outcome = await run.applier.apply(desired, uid=step.uid or None, resource_version=pinned)
+        outcome = await self._unblocker.resolve(run, desired, outcome, mend=step.reason is not Reason.CREATE)
+        outcome = await self._adopter.finish(run, desired, outcome)
+        return outcome if step.reason is Reason.CREATE else await run.applier.forget_before(outcome)
 
     def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object

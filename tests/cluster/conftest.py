@@ -1,5 +1,6 @@
 """What tests of gitops/cluster share: desired objects made by hand, and an applier on the shared API server."""
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from controlplane_kit.client import ApiServer
+from cluster_kit.live_unit import LiveUnit
+from controlplane_kit.client import ApiFailure, ApiServer
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.connection import Connection, ConnectionSettings
@@ -66,6 +68,15 @@ async def connection(shared_api: ApiServer, connect: Callable[..., Awaitable[Con
 @pytest.fixture
 def applier(connection: Connection) -> Applier:
     return Applier(connection, Discovery(connection), manager=MANAGER)
+
+
+@pytest.fixture
+def live_unit(shared_api: ApiServer, applier: Applier, namespace: str) -> LiveUnit:
+    """A unit of its own on the shared API server, named as the test's namespace."""
+    if shared_api.get("/api/v1/namespaces/gitops-system") is None:
+        with contextlib.suppress(ApiFailure):  # another test was first
+            shared_api.create_namespace("gitops-system")
+    return LiveUnit(shared_api, applier, namespace)
 
 
 @pytest.fixture

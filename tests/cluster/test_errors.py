@@ -75,7 +75,7 @@ TYPED = "failed to create typed patch object (ns/a; x/v1, Kind=Widget): .spec.fo
         ),
         pytest.param(500, TYPED, ErrorClass.REFUSED, id="schema-of-apply"),
         pytest.param(
-            500, "failed to create manager for existing fields: failed to convert", ErrorClass.REFUSED, id="live-schema"
+            500, "failed to create manager for existing fields: failed to convert", ErrorClass.BLOCKED, id="live-schema"
         ),
         pytest.param(500, "etcdserver: request is too large", ErrorClass.REFUSED, id="too-large"),
         pytest.param(

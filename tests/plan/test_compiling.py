@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gitops.model.adoption import Adoption, Tool
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.operators import OperatorKind
 from gitops.plan.compiling import Compiler
@@ -194,6 +195,19 @@ def test_a_function_holds_no_cluster_scoped_kind_even_of_its_operator(small):
     fabric = {"functions/chat/manifests/fabric.yaml": "apiVersion: example.com/v1\nkind: Fabric\nmetadata: {name: f}\n"}
     result = Compiler(OperatorRegistry.of(types.values())).compile(small(fabric))
     assert {f.code for f in result.errors} == {"GO4101"}
+
+
+def test_consent_to_adoption_is_the_workloads_and_changes_no_content_key(compile_small, small):
+    before = compile_small()
+    text = small().files["functions/chat/deployment.yaml"]
+    result = compile_small({"functions/chat/deployment.yaml": text + "  adoptFrom: [helm, flux]\n"})
+    chat = [unit for key, unit in result.units.items() if key.name == "chat"]
+    assert {u.adoption for u in chat} == {Adoption(True, frozenset({Tool.HELM, Tool.FLUX}))}
+    assert {k: u.content_key for k, u in result.units.items()} == {k: u.content_key for k, u in before.units.items()}
+    never = compile_small({"functions/chat/deployment.yaml": text + "  adopt: never\n  adoptFrom: [helm]\n"})
+    (error,) = never.errors
+    assert "nothing is adopted from a tool where `adopt` is `never`" in error.message
+    assert error.origin.line == len(text.splitlines()) + 2
 
 
 def test_mode_is_the_strictest(compile_small, small):

@@ -310,10 +310,29 @@ class FakeCluster:
         self.admit(live)
         return live
 
-    async def adopt(self, gvk: GroupVersionKind, ref: ObjectRef, live: Json) -> ApplyOutcome:
-        error = self._called("adopt", ref)
-        result = ApplyResult.UNCHANGED if adopting.fold(live, manager=MANAGER) is None else ApplyResult.CONFIGURED
-        return ApplyOutcome(ref=ref, gvk=gvk, result=ApplyResult.ERROR if error else result, error=error)
+    async def adopt(
+        self, obj: DesiredObject, live: Json, *, tools: Iterable[Any] = (), applied: bool = False
+    ) -> ApplyOutcome:
+        operations = adopting.take_over(
+            live, manager=MANAGER, payload=obj.body, tools_named=tuple(tools), applied=applied
+        )
+        if not operations:
+            return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=ApplyResult.UNCHANGED, live=live)
+        error = self._called("adopt", obj.ref)
+        result = ApplyResult.ERROR if error else ApplyResult.CONFIGURED
+        if error is None:
+            self._version += 1
+            live = copy.deepcopy(self.objects[obj.ref])
+            metadata = live["metadata"]
+            metadata["resourceVersion"] = str(self._version)
+            for operation in operations[1:]:
+                _, _, field, *key = operation["path"].split("/")
+                if operation["op"] == "remove":
+                    del metadata[field][key[0].replace("~1", "/")]
+                else:
+                    metadata[field] = operation["value"]
+            self.objects[obj.ref] = live
+        return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=result, error=error, live=copy.deepcopy(live))
 
     async def forget_before(self, outcome: ApplyOutcome) -> ApplyOutcome:
         return outcome

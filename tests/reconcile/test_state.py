@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import replace
 from typing import Any
 
+from gitops.model.adoption import Adoption, Tool
 from gitops.model.identity import ClusterName, Commit, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.units import Mode
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
@@ -19,6 +20,18 @@ def test_only_units_whose_content_or_mode_changed_are_looked_at(kit: Any) -> Non
     reported = kit.unit(kit.desired("three"), key=three.key, mode=Mode.REPORT)
     assert state.assign(kit.assignment(one, changed, reported, commit="c2")) == [two.key, three.key]
     assert state.assign(kit.assignment(one, changed, reported, commit="c3")) == []
+
+
+def test_consent_to_adoption_lets_what_was_refused_be_looked_at_again(kit: Any) -> None:
+    one, two = (kit.unit(kit.desired(n), key=kit.other_key(n)) for n in ("one", "two"))
+    state = kit.state(one, two)
+    state.units[one.key].outcome = UnitOutcome(SyncState.SYNCED, "")
+    state.units[two.key].outcome = UnitOutcome(SyncState.REFUSED, "Helm's")
+    helm = Adoption(True, frozenset({Tool.HELM}))
+    assert state.assign(replace(kit.assignment(one, two, commit="c2"), adoption=helm)) == [two.key]
+    consent = replace(one, adoption=helm)
+    assert state.assign(replace(kit.assignment(consent, two, commit="c3"), adoption=helm)) == [one.key]
+    assert helm.with_(Adoption(False)) == Adoption(False, helm.tools)
 
 
 def test_a_unit_that_left_git_is_looked_at_as_long_as_it_has_a_parent(kit: Any) -> None:

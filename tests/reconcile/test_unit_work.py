@@ -209,8 +209,89 @@ async def test_an_object_of_helm_is_refused_and_left_alone(bench: Bench, kit: An
     helm = {"meta.helm.sh/release-name": "shop"}
     bench.cluster.objects[web.ref] = foreign(kit, web, labels={"app.kubernetes.io/managed-by": "Helm"}, **helm)
     outcome = await bench.work(kit.state(kit.unit(web, other)))
-    assert outcome.sentence == "ConfigMap shop/web: it exists and the Helm release shop declares it"
+    told = "ConfigMap shop/web: it exists and the Helm release shop declares it; `adoptFrom: [helm]` would take it over"
+    assert outcome.sentence == told
     assert bench.cluster.verbs("adopt", "apply") == ["other"]
+
+
+async def test_old_fields_that_are_invalid_beside_ours_are_folded_before_the_dry_run_is_repeated(
+    bench: Bench, kit: Any
+) -> None:
+    web = kit.desired("web")
+    bench.cluster.objects[web.ref] = foreign(kit, web)
+    bench.cluster.faults["dry-run", "web"] = kit.error(ErrorClass.BLOCKED, status=422)
+
+    def before(verb: str, name: str) -> None:
+        if verb == "adopt":
+            bench.cluster.faults.clear()
+
+    bench.cluster.before = before
+    assert (await bench.work(kit.state(kit.unit(web)))).state is SyncState.SYNCED
+    calls = [verb for verb, _ in bench.cluster.calls]
+    assert calls == ["parent", "dry-run", "get", "adopt", "dry-run", "apply", "parent"]
+
+
+@pytest.mark.parametrize("status", [403, 500])
+async def test_nothing_is_folded_of_an_object_whose_dry_run_is_refused_otherwise(
+    bench: Bench, kit: Any, status: int
+) -> None:
+    web = kit.desired("web")
+    bench.cluster.objects[web.ref] = foreign(kit, web)
+    bench.cluster.faults["dry-run", "web"] = kit.error(ErrorClass.REFUSED, "no", status=status)
+    outcome = await bench.work(kit.state(kit.unit(web)))
+    assert outcome.state is SyncState.REFUSED
+    assert bench.cluster.verbs("adopt", "apply") == []
+
+
+@pytest.mark.parametrize(
+    ("cls", "more"),
+    [
+        (ErrorClass.WAITING, {"waits_for": "service account x"}),
+        (ErrorClass.REFUSED, {"reason": "DryRunUnsupported"}),
+    ],
+)
+async def test_an_object_of_another_is_met_also_where_the_dry_run_says_nothing(
+    bench: Bench, kit: Any, cls: ErrorClass, more: dict[str, str]
+) -> None:
+    web = kit.desired("web")
+    helm = {"meta.helm.sh/release-name": "shop"}
+    bench.cluster.objects[web.ref] = foreign(kit, web, **helm)
+    bench.cluster.faults["dry-run", "web"] = kit.error(cls, **more)
+    outcome = await bench.work(kit.state(kit.unit(web)))
+    assert "the Helm release shop declares it" in outcome.sentence
+    assert bench.cluster.verbs("adopt", "apply") == []
+
+
+async def test_what_was_taken_over_is_told_when_all_is_done_however_many_attempts_that_takes(
+    bench: Bench, kit: Any
+) -> None:
+    web, other = kit.desired("web"), kit.desired("other", component=1)
+    bench.cluster.objects[web.ref] = foreign(kit, web)
+    state = kit.state(kit.unit(web, other))
+    bench.cluster.faults["apply", "other"] = kit.error(ErrorClass.RETRY)
+    await bench.work(state)
+    bench.cluster.faults.clear()
+    outcome = await bench.work(state)
+    assert outcome.sentence == "adopted ConfigMap shop/web (made by kubectl-client-side-apply)"
+    assert bench.cluster.verbs("adopt") == ["web"]
+
+
+async def test_s19_an_object_that_is_broken_on_the_cluster_holds_nobody_up(bench: Bench, kit: Any) -> None:
+    web, other = kit.desired("web"), kit.desired("other", component=1)
+    state = kit.state(kit.unit(web, other))
+    for each in (web, other):
+        bench.cluster.objects[each.ref] = kit.live(each)
+    message = "failed to create typed live object: .metadata.ownerReferences: duplicate entries for key [uid=1]"
+    bench.cluster.faults["apply", "web"] = kit.error(
+        ErrorClass.BLOCKED, message, status=500, reason="LiveSchemaMismatch"
+    )
+    outcome = await bench.work(state)
+    assert outcome.state is SyncState.BLOCKED
+    assert "ConfigMap shop/web: " in outcome.sentence
+    assert "duplicate entries" in outcome.sentence
+    assert outcome.retry_after is not None
+    assert bench.cluster.verbs("apply") == ["web", "other"]
+    assert bench.cluster.verbs("patch") == [], "nothing of it is ours to change"
 
 
 # -- the Lease -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,252 @@
+"""What is live stands in the way of our apply: what to change there first, if that is ours to change.
+
+What is mended, each by one JSON patch that holds only for the resourceVersion it was made from:
+
+- An item of a keyed list got another key from somebody, and keeps a value that must be unique, as a Service port does
+  whose number was changed (ssa-live 14). Our apply would add the declared item beside it and is refused. The foreign
+  item becomes ours again (it is not just removed: a list may have to hold one). Not if somebody declares it.
+- A definition gave a field another type; what is stored has the old one, and every apply is refused before it is looked
+  at (ssa-live 17). Declared leaves get their declared value.
+- An entry in managedFields is at a version that the definition has no more: every apply is refused, and any other write
+  would drop all entries (ssa-live 7). Names are then read at the present version (adopting.take_over).
+
+A value that another *object* has is not ours to take: `neighbours` names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gitops.cluster import list_items
+from gitops.cluster.comparison import DifferenceKind, FieldDifference
+from gitops.cluster.errors import LIVE_SCHEMA_MISMATCH, VERSION_GONE, ApiError, Cause
+from gitops.cluster.list_items import Key, Layout, Shape
+from gitops.cluster.managed_fields import (
+    UNKNOWN_WRITER,
+    Element,
+    ElementKind,
+    OwnedPath,
+    Tree,
+    Writer,
+    descend,
+    entries,
+    tree_of,
+    writer_of,
+)
+from gitops.cluster.values import MASK, MASK_OTHER, conceal
+from gitops.manifests.lines import Path
+
+ALREADY_ALLOCATED = "port is already allocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """`operations` are the patch; `differences` what it takes back, as drift. Without any, looking after the entries
+    in managedFields is enough (adopting.take_over)."""
+
+    operations: tuple[dict[str, Any], ...]
+    differences: tuple[FieldDifference, ...]
+
+
+def remedy(error: ApiError, live: Mapping[str, Any], payload: Mapping[str, Any], *, manager: str) -> Remedy | None:
+    """What to do about `error`, which an apply of `payload` by `manager` got; None when there is nothing."""
+    if error.reason == VERSION_GONE:
+        return Remedy((), ())
+    if error.reason == LIVE_SCHEMA_MISMATCH:
+        found = list(_mistyped(payload, live, (), ()))
+    else:
+        found = [
+            step
+            for cause in error.causes
+            if cause.reason == "FieldValueDuplicate"
+            for step in _freed(cause, live, payload, manager)
+        ]
+    if not found:
+        return None
+    steps = {operation["path"]: (operation, difference) for operation, difference in found}
+    kind = str(payload.get("kind", ""))
+    version = (live.get("metadata") or {}).get("resourceVersion", "")
+    test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+    return Remedy(
+        (test, *(operation for operation, _ in steps.values())),
+        tuple(_without_secrets(difference, kind) for _, difference in steps.values()),
+    )
+
+
+def neighbours(payload: Mapping[str, Any], services: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Services that have a node port of ours, as `shop/web (30080)`."""
+    metadata = payload.get("metadata") or {}
+    me, wanted = (metadata.get("namespace"), metadata.get("name")), _node_ports(payload)
+    found = []
+    for service in services:
+        there = service.get("metadata") or {}
+        taken = wanted & _node_ports(service)
+        if taken and (there.get("namespace"), there.get("name")) != me:
+            found.append(f"{there.get('namespace')}/{there.get('name')} ({', '.join(map(str, sorted(taken)))})")
+    return found
+
+
+def _node_ports(service: Mapping[str, Any]) -> set[int]:
+    ports = (service.get("spec") or {}).get("ports") or ()
+    return {p["nodePort"] for p in ports if isinstance(p, dict) and isinstance(p.get("nodePort"), int)}
+
+
+Step = tuple[dict[str, Any], FieldDifference]
+
+
+def _replace(at: Path, value: Any) -> dict[str, Any]:
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in at)
+    return {"op": "replace", "path": "/" + "/".join(parts), "value": value}
+
+
+def _without_secrets(difference: FieldDifference, kind: str) -> FieldDifference:
+    declared, hidden = conceal(difference.declared, MASK, path=difference.path, kind=kind)
+    live, also = conceal(difference.live, MASK_OTHER, path=difference.path, kind=kind)
+    return replace(difference, declared=declared, live=live, masked=hidden or also)
+
+
+def _difference(path: Path, pointer: str, declared: Any, live: Any, writer: Writer) -> FieldDifference:
+    return FieldDifference(
+        path=path,
+        pointer=pointer,
+        declared=declared,
+        live=live,
+        kind=DifferenceKind.CHANGED,
+        manager=writer.manager,
+        operation=writer.operation,
+        subresource=writer.subresource,
+        time=writer.time,
+    )
+
+
+# -- another type ----------------------------------------------------------------------------------------------------
+
+
+def _mistyped(declared: Any, live: Any, path: Path, at: Path) -> Iterator[Step]:
+    """Declared leaves whose live value has another type. `path` is in the payload, `at` in the live object."""
+    if isinstance(declared, dict) and isinstance(live, dict):
+        for name, value in declared.items():
+            if name in live and not (path == () and name in ("apiVersion", "kind", "metadata", "status")):
+                yield from _mistyped(value, live[name], (*path, name), (*at, name))
+    elif isinstance(declared, list) and isinstance(live, list):
+        for position, place in _same_items(declared, live):
+            yield from _mistyped(declared[position], live[place], (*path, position), (*at, place))
+    elif _type(declared) != _type(live):
+        pointer = ".".join(map(str, path))
+        yield _replace(at, declared), _difference(path, pointer, declared, live, UNKNOWN_WRITER)
+
+
+def _same_items(declared: Sequence[Any], live: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Positions of the same item in both lists: by name where all have one, else by place. Whoever wrote is forgotten
+    when a type changes, so no entry tells what the keys are."""
+    names = [[i.get("name") if isinstance(i, dict) else None for i in items] for items in (declared, live)]
+    if all(isinstance(n, str) for found in names for n in found) and all(len(set(f)) == len(f) for f in names):
+        yield from ((i, names[1].index(name)) for i, name in enumerate(names[0]) if name in names[1])
+    elif len(declared) == len(live):
+        yield from ((i, i) for i in range(len(declared)))
+
+
+def _type(value: Any) -> type:
+    return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
+
+
+# -- a value that must be unique -------------------------------------------------------------------------------------
+
+_INDEX = re.compile(r"\[\d+\]")
+
+
+def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], manager: str) -> Iterator[Step]:
+    """Foreign items that hold a value of a declared item that is not there, each turned back into that item.
+
+    `cause.field` is `spec.ports[1].name`; a rule of a definition may name the list alone: then it is about names.
+    """
+    rendered = _INDEX.sub("[]", cause.field)
+    where, bracket, leaf = rendered.rpartition("[]")
+    where, leaf = (where, leaf.lstrip(".") or "name") if bracket else (rendered, "name")
+    nodes = [(e, tree) for e in entries(live) if (tree := tree_of(e)) is not None]
+    for path, at, owned, declared, there in _lists(payload, live, nodes, where.split(".")):
+        trees = [node for _, tree in nodes if (node := descend(tree, owned)) is not None]
+        shape = list_items.shape_by_all(None, trees)
+        if shape.layout is not Layout.KEYED:
+            continue
+        places = list_items.positions(there, shape)
+        keys = list_items.resolve(declared, shape, (), places)
+        foreign = [(i, item) for key, found in places.items() if key not in keys for i in found for item in [there[i]]]
+        for position, (item, key) in enumerate(zip(declared, keys, strict=True)):
+            value = item.get(leaf) if isinstance(item, dict) else None
+            if key in places or value is None:
+                continue
+            for place, other in foreign:
+                writer = _writer(nodes, owned, shape, other, manager)
+                if other.get(leaf) == value and writer is not None:
+                    pointer = f"{where.replace('[]', '')}{_element(other, shape)}"
+                    difference = _difference((*path, position), pointer, item, other, writer)
+                    yield _replace((*at, place), item), difference
+                    break
+
+
+def _element(item: Mapping[str, Any], shape: Shape) -> Element:
+    return Element(ElementKind.KEY, tuple((name, item.get(name)) for name in shape.names))
+
+
+def _writer(
+    nodes: Sequence[tuple[Mapping[str, Any], Tree]], owned: OwnedPath, shape: Shape, item: Any, manager: str
+) -> Writer | None:
+    """Who put a foreign item there; None when somebody declares it, who would only put it there again."""
+    found = UNKNOWN_WRITER
+    for entry, tree in nodes:
+        node = descend(tree, (*owned, _element(item, shape)))
+        if node is None or (entry.get("manager") == manager and entry.get("operation") == "Apply"):
+            continue
+        if entry.get("operation") == "Apply":
+            return None
+        found = writer_of(entry)
+    return found
+
+
+Found = tuple[Path, Path, OwnedPath, list[Any], list[Any]]
+
+
+def _lists(
+    declared: Any,
+    live: Any,
+    nodes: Sequence[tuple[Mapping[str, Any], Tree]],
+    names: Sequence[str],
+    *,
+    path: Path = (),
+    at: Path = (),
+    owned: OwnedPath = (),
+) -> Iterator[Found]:
+    """Every declared list at a rendered path (`spec`, `containers[]`, `ports`) that is live too: its path in the
+    payload, in the live object and in the trees, and both lists."""
+    if not names:
+        if isinstance(declared, list) and isinstance(live, list):
+            yield path, at, owned, declared, live
+        return
+    name, into_items = names[0].removesuffix("[]"), names[0].endswith("[]")
+    if not (isinstance(declared, dict) and isinstance(live, dict) and name in declared and name in live):
+        return
+    declared, live = declared[name], live[name]
+    path, at, owned = (*path, name), (*at, name), (*owned, Element(ElementKind.FIELD, name))
+    if not into_items:
+        yield from _lists(declared, live, nodes, names[1:], path=path, at=at, owned=owned)
+    elif isinstance(declared, list) and isinstance(live, list):
+        shape = list_items.shape_by_all(None, [n for _, t in nodes if (n := descend(t, owned)) is not None])
+        if shape.layout is not Layout.KEYED:
+            return
+        places: dict[Key, list[int]] = list_items.positions(live, shape)
+        for position, key in enumerate(list_items.resolve(declared, shape, (), places)):
+            for place in places.get(key, ())[:1]:
+                inside = (*owned, _element(live[place], shape))
+                yield from _lists(
+                    declared[position],
+                    live[place],
+                    nodes,
+                    names[1:],
+                    path=(*path, position),
+                    at=(*at, place),
+                    owned=inside,
+                )

@@ -1,0 +1,1 @@
+"""What live tests of one cluster share."""

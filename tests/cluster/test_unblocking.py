@@ -1,0 +1,142 @@
+"""What stands in the way of an apply, and what is done about it: deciding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops.cluster.errors import ApiError, Cause, ErrorClass
+from gitops.cluster.unblocking import neighbours, remedy
+
+ME = "gitops-x"
+Json = dict[str, Any]
+
+
+def duplicate(field: str) -> ApiError:
+    cause = Cause("FieldValueDuplicate", field, 'Duplicate value: "http"')
+    return ApiError(ErrorClass.BLOCKED, 422, "Invalid", causes=(cause,))
+
+
+MISTYPED = ApiError(ErrorClass.BLOCKED, 500, "LiveSchemaMismatch")
+
+
+def live(spec: Any, *entries: Json, kind: str = "Thing") -> Json:
+    metadata = {"name": "a", "namespace": "n", "resourceVersion": "7", "managedFields": list(entries)}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def entry(manager: str, spec: Json, operation: str = "Update") -> Json:
+    fields = {"f:spec": spec}
+    return {"manager": manager, "operation": operation, "apiVersion": "v1", "time": "T", "fieldsV1": fields}
+
+
+def payload(spec: Any) -> Json:
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "n"}, "spec": spec}
+
+
+PORT = 'k:{"containerPort":81,"protocol":"TCP"}'
+POD = {"f:containers": {'k:{"name":"c"}': {"f:ports": {PORT: {".": {}, "f:containerPort": {}, "f:name": {}}}}}}
+
+
+def pod(*ports: Json) -> Json:
+    return {"containers": [{"name": "other"}, {"name": "c", "ports": list(ports)}]}
+
+
+def test_a_list_inside_a_list() -> None:
+    foreign = {"containerPort": 81, "protocol": "TCP", "name": "http"}
+    ours = {"containerPort": 80, "name": "http"}
+    wanted = {"containers": [{"name": "c", "ports": [ours]}]}
+    found = remedy(
+        duplicate("spec.containers[1].ports[1].name"),
+        live(pod({"containerPort": 9, "protocol": "TCP"}, foreign), entry("kubectl-edit", POD)),
+        payload(wanted),
+        manager=ME,
+    )
+    assert found is not None
+    test, change = found.operations
+    assert test == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
+    assert change == {"op": "replace", "path": "/spec/containers/1/ports/1", "value": ours}
+    (difference,) = found.differences
+    assert (difference.path, difference.manager, difference.operation) == (
+        ("spec", "containers", 0, "ports", 0),
+        "kubectl-edit",
+        "Update",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "ports"),
+    [
+        pytest.param((entry("another", POD, "Apply"),), [{"containerPort": 80, "name": "http"}], id="declared"),
+        pytest.param((), [{"containerPort": 80, "name": "http"}], id="nothing tells what the keys are"),
+        pytest.param((entry("x", POD),), [{"containerPort": 80, "name": "web"}], id="another name"),
+        pytest.param((entry("x", POD),), [{"containerPort": 81, "name": "http"}], id="it is ours"),
+    ],
+)
+def test_what_is_not_taken_back(entries: tuple[Json, ...], ports: list[Json]) -> None:
+    there = live(pod({"containerPort": 81, "protocol": "TCP", "name": "http"}), *entries)
+    wanted = payload({"containers": [{"name": "c", "ports": ports}]})
+    assert remedy(duplicate("spec.containers[1].ports[1].name"), there, wanted, manager=ME) is None
+
+
+@pytest.mark.parametrize("field", ["", "spec", "spec.ports", "spec.none[0].name", "x[0]", "[0]", "spec.containers[0]"])
+def test_a_path_that_leads_nowhere(field: str) -> None:
+    assert remedy(duplicate(field), live(pod(), entry("x", POD)), payload(pod()), manager=ME) is None
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "paths"),
+    [
+        ({"a": "1", "b": "2"}, {"a": 1, "b": "2"}, ["/spec/a"]),
+        ({"a": 1}, {"a": 2.5}, []),
+        ({"a": True}, {"a": 1}, ["/spec/a"]),
+        ({"a": {"x/y": "1"}}, {"a": {"x/y": 1}}, ["/spec/a/x~1y"]),
+        ({"a": "text"}, {"a": {"b": 1}}, ["/spec/a"]),
+        ({"l": [{"name": "b", "v": "1"}, {"name": "a", "v": "2"}]}, {"l": [{"name": "a", "v": 2}]}, ["/spec/l/1/v"]),
+        ({"l": ["1", "2"]}, {"l": [1, 2]}, ["/spec/l/0", "/spec/l/1"]),
+        ({"l": ["1", "2"]}, {"l": [1]}, []),
+        ({"theirs": "1"}, {}, []),
+    ],
+)
+def test_17_leaves_of_another_type_get_the_declared_value(there: Json, wanted: Json, paths: list[str]) -> None:
+    found = remedy(MISTYPED, live(there), payload(wanted), manager=ME)
+    assert [o["path"] for o in found.operations[1:]] == paths if found is not None else paths == []
+
+
+def test_secrets_are_hidden_in_what_is_told() -> None:
+    wanted = payload({"env": [{"name": "HF_TOKEN", "value": "hf_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}]})
+    there = live({"env": [{"name": "HF_TOKEN", "value": 7}]})
+    found = remedy(MISTYPED, there, wanted, manager=ME)
+    assert found is not None
+    assert all(d.masked for d in found.differences)
+    assert "hf_" not in str([(d.declared, d.live) for d in found.differences])
+
+
+def test_neighbours_with_our_node_port() -> None:
+    def service(name: str, *ports: Any) -> Json:
+        return {"metadata": {"name": name, "namespace": "n"}, "spec": {"ports": [{"nodePort": p} for p in ports]}}
+
+    others = [service("a", 30001), service("b", 30001, 30002, 3), service("c"), {"spec": {}}]
+    assert neighbours(service("a", 30001, 30002), others) == ["n/b (30001, 30002)"]
+
+
+names = st.sampled_from(["a", "name", "ports"])
+values = st.recursive(
+    st.one_of(st.integers(0, 2), st.sampled_from(["x", "1"]), st.booleans(), st.none()),
+    lambda inner: st.one_of(st.dictionaries(names, inner, max_size=3), st.lists(inner, max_size=3)),
+    max_leaves=10,
+)
+
+
+@given(values, values, st.sampled_from(["spec.ports[1].name", "spec.a[0].ports[1].name", "spec"]))
+def test_whatever_is_live_the_patch_fits_it(there: Any, wanted: Any, field: str) -> None:
+    tree = {"f:ports": {'k:{"name":"x"}': {".": {}}}, "f:a": {'k:{"name":"x"}': {"f:ports": {'k:{"a":1}': {}}}}}
+    for error in (MISTYPED, duplicate(field)):
+        found = remedy(error, live(there, entry("x", tree)), payload(wanted), manager=ME)
+        for operation in found.operations[1:] if found is not None else ():
+            place: Any = live(there)
+            for part in operation["path"].split("/")[1:]:
+                place = place[int(part)] if isinstance(place, list) else place[part]
