@@ -102,7 +102,7 @@ class Sightings:
     ) -> None:
         """Take a live object in: from the watch, from a read, or one that waited for our own write's answer. `at_work`:
         the unit's own work read it and is about to plan, so it need not be asked to look."""
-        if is_stale(record, live):
+        if not at_work and is_stale(record, live):
             return
         left = self._state.left_out(desired.ref)
         desired = self.owning.sighted(desired, record, live)

@@ -331,6 +331,27 @@ async def test_27_28_29_replicas_under_a_scaling_adapter_are_the_planners(
     assert len(unit(running, "app", "graphs").drifts) == 1
 
 
+@pytest.mark.upstream
+async def test_s01_a_graph_that_people_made_is_taken_over_with_the_number_of_its_planner(
+    fleet: StartFleet, repo: Repository, graphs: ControlPlane
+) -> None:
+    """Even its dry run is refused as long as Git's number is in it."""
+    path, name = GRAPHS.format("found"), "found"
+    since = graphs.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
+    graphs.create_namespace(name)
+    text = graph(name, component("decode", "decode", 2, scaled=True))
+    graphs.kubectl("apply", "-f", "-", stdin=text)
+    plan(graphs, name, "decode", 6)
+    manifests = {"namespace.yaml": namespace_yaml(name), "graph.yaml": text.replace("value: a", "value: b")}
+    repo.commit({**repository("graphs"), **bundle_files("app", manifests)}, "app")
+    running = await fleet(repo, {"graphs": graphs})
+    await running.settled()
+    state = graphs.get(path)
+    assert "value: b" in yaml.safe_dump(state["spec"])
+    assert values(history(graphs, path, since), lambda s: of(s, "decode")) == [2, 6]
+    assert unit(running, "app", "graphs").drifts == []
+
+
 def is_json_patch(request: faults.Request) -> bool:
     headers = {name.lower(): value for name, value in request.headers.items()}
     return headers.get("content-type") == "application/json-patch+json"

@@ -303,6 +303,22 @@ async def test_an_event_from_before_a_read_does_not_give_the_field_back(make: An
     assert (story.left, story.looks) == ([(("spec", "paused"), Why.YIELDED)], [])
 
 
+async def test_what_is_read_twice_at_one_version_is_decided_twice(make: Any, kit: Any) -> None:
+    """The object does not move between two reads, but an autoscaler comes and goes: a read is no echo of the first."""
+    story = make(scaled=False)
+    await made(story)
+    owning = story.sightings.owning
+    owning.scalers_known(True)
+    live = {**story.hpa.body, "metadata": {**story.hpa.body["metadata"], "uid": "h", "resourceVersion": "1"}}
+    story.theirs({"replicas": 7}, "kube-controller-manager", subresource="scale")
+    owning.scaled(Changed(live))
+    await story.run()
+    assert (story.left, story.verbs) == ([(REPLICAS, Why.HANDED_OVER)], ["get"])
+    owning.scaled(Deleted(live))
+    await story.run()
+    assert (story.left, story.live["spec"]["replicas"]) == ([], 2)
+
+
 async def test_a_question_stands_beside_everything_else_and_does_not_hold_up_a_deletion(
     make: Any, kit: Any, parents: Any
 ) -> None:
