@@ -16,7 +16,7 @@ import msgspec
 from gitops.cluster import adopting, fields
 from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
-from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.errors import ApiError, RequestFailed, given
 from gitops.cluster.objects import Objects, complete, incomplete
 from gitops.cluster.payloads import as_yaml
 from gitops.cluster.values import holds
@@ -151,11 +151,10 @@ class Applier(Objects):
                 dry_run=dry_run,
                 uid=metadata.get("uid", ""),
                 deleting=True,
-                error=ApiError(
-                    ErrorClass.WAITING,
-                    response.status,
+                error=given(
                     "Deleting",
                     f"{obj.ref} is being deleted",
+                    status=response.status,
                     waits_for=f"end of the deletion of {obj.ref}",
                 ),
                 live=live,
