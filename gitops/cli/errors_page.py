@@ -18,7 +18,7 @@ def errors_page(made: str) -> str:
         "After each failed attempt the pause doubles, from the first to the longest, half of it by chance; a server's",
         "`Retry-After` is never undercut, and a watch that tells of what is waited for ends the pause at once.",
         "",
-        f"The words are those of Kubernetes {SEEN_ON}. A real API server, or a proxy before one, produces each row in",
+        f"The words are those of Kubernetes {SEEN_ON}. A real API server, or a proxy before it, makes each row in",
         "tests/cluster/test_error_rows.py. Words that another version changed fall through to the rows that go by code:",
         "they are retried or refused, and never taken for success or absence.",
         "",

@@ -229,11 +229,12 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="live-object",
+        # Of a changed type; and, on older versions, of equal owner references (kubernetes/kubernetes#123053).
         message=_text(r"failed to create typed live object"),
         cls=ErrorClass.BLOCKED,
         reason="LiveSchemaMismatch",
-        hint="the live object does not fit its own schema: correct it by a merge patch (kubernetes/kubernetes#123053)",
-        example='failed to create typed live object: .metadata.ownerReferences: duplicate entries for key [uid="…"]',
+        hint="the live object does not fit its own schema: correct it by a merge patch",
+        example="failed to create typed live object (…): .spec.size: expected numeric (int or float), got string",
     ),
     Row(
         id="too-large",
