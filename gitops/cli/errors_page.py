@@ -19,8 +19,8 @@ def errors_page(made: str) -> str:
         "`Retry-After` is never undercut, and a watch that tells of what is waited for ends the pause at once.",
         "",
         f"The words are those of Kubernetes {SEEN_ON}. A real API server, or a proxy before it, makes each row in",
-        "tests/cluster/test_error_rows.py. Words that another version changed fall through to the rows that go by code:",
-        "they are retried or refused, and never taken for success or absence.",
+        "tests/cluster/test_error_rows.py. Words that another version changed fall through to the rows that go by code",
+        "alone: they are retried or refused, and never taken for success or absence.",
         "",
     ]
     numbers = {row.id: number for number, row in enumerate(ROWS, start=1)}
