@@ -63,6 +63,12 @@ TREATMENTS: Mapping[ErrorClass, Treatment] = {
 SCHEMA_MISMATCH = "SchemaMismatch"
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
 IMMUTABLE = "Immutable"
+DELETING = "Deleting"
+"""Our reason where an apply was answered with an object that is on its way out."""
+STORAGE_STARTING = "StorageStarting"
+"""For some milliseconds after a definition changed. It comes as 429, but nobody is asked to spare the cluster."""
+VERSION_GONE = "VersionGone"
+LIVE_SCHEMA_MISMATCH = "LiveSchemaMismatch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +214,14 @@ ROWS: tuple[Row, ...] = (
         hint="the conversion webhook does not answer; its operator may be restarting",
         example="conversion webhook for nvidia.com/v1alpha1, Kind=DynamoGraphDeployment failed: Post …: refused",
     ),
+    Row(
+        id="storage-starting",
+        message=_text(r"storage is \(re\)initializing"),
+        cls=ErrorClass.RETRY,
+        reason=STORAGE_STARTING,
+        hint="",
+        example="429: storage is (re)initializing, for some milliseconds after a definition changed",
+    ),
     # -- permanent although they arrive as 500 -------------------------------------------------------------------------
     Row(
         id="schema-mismatch",
@@ -221,8 +235,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="live-manager",
         message=_text(r"failed to create manager for existing fields"),
-        cls=ErrorClass.REFUSED,
-        reason="LiveSchemaMismatch",
+        cls=ErrorClass.BLOCKED,
+        reason=LIVE_SCHEMA_MISMATCH,
         hint="the live object does not fit its changed definition: correct its field by a merge patch",
         example="failed to create manager for existing fields: failed to convert new object …: .spec.size: expected"
         " numeric (int or float), got string",
@@ -232,9 +246,17 @@ ROWS: tuple[Row, ...] = (
         # Of a changed type; and, on older versions, of equal owner references (kubernetes/kubernetes#123053).
         message=_text(r"failed to create typed live object"),
         cls=ErrorClass.BLOCKED,
-        reason="LiveSchemaMismatch",
+        reason=LIVE_SCHEMA_MISMATCH,
         hint="the live object does not fit its own schema: correct it by a merge patch",
         example="failed to create typed live object (…): .spec.size: expected numeric (int or float), got string",
+    ),
+    Row(
+        id="version-gone",
+        message=_text(r"request to convert CR to an invalid group/version"),
+        cls=ErrorClass.BLOCKED,
+        reason=VERSION_GONE,
+        hint="an entry of its managedFields is at a version that the definition has no more",
+        example="request to convert CR to an invalid group/version: test.example/v1",
     ),
     Row(
         id="too-large",
@@ -264,7 +286,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="object-deleting",
-        given=("Deleting",),
+        given=(DELETING,),
         cls=ErrorClass.WAITING,
         hint="a finalizer may hold it: see metadata.finalizers of the live object",
         example="200 with a deletionTimestamp: apps/Deployment ns/web is being deleted",

@@ -23,17 +23,28 @@ import msgspec
 from gitops.cluster.error_table import (
     BY_GIVEN,
     BY_ID,
+    DELETING,
     DRY_RUN_UNSUPPORTED,
     IMMUTABLE,
+    LIVE_SCHEMA_MISMATCH,
     ROWS,
     SCHEMA_MISMATCH,
+    STORAGE_STARTING,
     TREATMENTS,
+    VERSION_GONE,
     ErrorClass,
     Row,
 )
 from gitops.readiness.texts import one_line
 
 __all__ = [
+    "DELETING",
+    "DRY_RUN_UNSUPPORTED",
+    "IMMUTABLE",
+    "LIVE_SCHEMA_MISMATCH",
+    "SCHEMA_MISMATCH",
+    "STORAGE_STARTING",
+    "VERSION_GONE",
     "ApiError",
     "Cause",
     "ErrorClass",
@@ -126,10 +137,10 @@ class ApiError:
         return max(backoff(ErrorClass.RETRY if early else self.cls, attempt, rng), self.retry_after or 0.0)
 
     def __str__(self) -> str:
-        subject = f" ({self.waits_for})" if self.waits_for else ""
+        what = f"waiting for {self.waits_for}" if self.waits_for else self.cls
         code = f"HTTP {self.status}" if self.status else "no answer"
         hint = f" [{self.hint}]" if self.hint else ""
-        return f"{self.cls}{subject}: {self.message or self.reason or code}{hint}"
+        return f"{what}: {self.message or self.reason or code}{hint}"
 
 
 class RequestFailed(Exception):

@@ -406,6 +406,33 @@ async def _conversion_webhook(scene: Scene) -> list[ApiError]:
 # -- permanent, and yet 500 --------------------------------------------------------------------------------------------
 
 
+@produces("storage-starting")
+async def _storage_starting(scene: Scene) -> list[ApiError]:
+    group, turn = scene.definition("v1"), 0
+    path = f"{DEFINITIONS}/things.{group}"
+    versions = scene.api.get(path)["spec"]["versions"]
+    properties = versions[0]["schema"]["openAPIV3Schema"]["properties"]
+    settings = ConnectionSettings(throttle_retries=0, longest_pause=0.01)
+    connection = await scene.connect(scene.api.kubeconfig, settings)
+    found: list[ApiError] = []
+
+    async def from_cache() -> None:
+        at = f"/apis/{group}/v1/namespaces/{scene.namespace}/things"
+        response = await connection.request("GET", at, query={"resourceVersion": "0"})
+        if not response.ok and response.error().row == "storage-starting":
+            found.append(response.error())
+
+    async with asyncio.timeout(60):
+        while not found:  # it lasts for milliseconds
+            turn += 1
+            properties["spec"]["description"] = f"change {turn}"
+            change = asyncio.to_thread(
+                scene.api.request, "PATCH", path, {"spec": {"versions": versions}}, content_type=MERGE
+            )
+            await asyncio.gather(change, *(from_cache() for _ in range(40)))
+    return found
+
+
 @produces("schema-mismatch")
 async def _schema_mismatch(scene: Scene) -> list[ApiError]:
     gadget = scene.api.create_crds(Path(__file__).parent / "data" / "gadgets.yaml")[0].partition(".")[2]
@@ -432,6 +459,18 @@ async def _live_manager(scene: Scene) -> list[ApiError]:
     scene.api.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
     body["spec"] = {"size": 7}
     return [await scene.refused_at_last(body, "live-manager", applier)]
+
+
+@produces("version-gone")
+async def _version_gone(scene: Scene) -> list[ApiError]:
+    group = scene.definition("v1", "v2")
+    applier = await scene.applier()
+    await scene.applied(scene.body(f"{group}/v1", "Thing", spec={"size": "x"}), applier)
+    path = f"{DEFINITIONS}/things.{group}"
+    versions = [v for v in scene.api.get(path)["spec"]["versions"] if v["name"] == "v2"]
+    scene.api.request("PATCH", path, {"spec": {"versions": versions}}, content_type=MERGE)
+    body = scene.body(f"{group}/v2", "Thing", spec={"size": "y"})
+    return [await scene.refused_at_last(body, "version-gone", applier)]
 
 
 @produces("live-object")

@@ -75,7 +75,7 @@ TYPED = "failed to create typed patch object (ns/a; x/v1, Kind=Widget): .spec.fo
         ),
         pytest.param(500, TYPED, ErrorClass.REFUSED, id="schema-of-apply"),
         pytest.param(
-            500, "failed to create manager for existing fields: failed to convert", ErrorClass.REFUSED, id="live-schema"
+            500, "failed to create manager for existing fields: failed to convert", ErrorClass.BLOCKED, id="live-schema"
         ),
         pytest.param(500, "etcdserver: request is too large", ErrorClass.REFUSED, id="too-large"),
         pytest.param(
@@ -266,7 +266,7 @@ def test_backoff_grows_jitters_and_is_capped(cls: ErrorClass) -> None:
 
 def test_an_error_reads_as_a_sentence() -> None:
     assert str(ApiError(ErrorClass.WAITING, 404, message="not found", waits_for="namespace x")) == (
-        "waiting (namespace x): not found"
+        "waiting for namespace x: not found"
     )
     assert str(ApiError(ErrorClass.RETRY, 503)) == "retry: HTTP 503"
 
