@@ -176,6 +176,7 @@ def context(settings: Settings, metrics: PrometheusMetrics | None) -> Context:
         clock=time.monotonic,
         wall=time.time,
         files=schema_files(settings),
+        ownership=settings.ownership(),
     )
     return made if metrics is None else replace(made, metrics=metrics)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,6 +34,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gitops.model.identity import GroupVersionKind
 
 if TYPE_CHECKING:
+    from gitops.policy.ownership import Ownership
     from gitops.policy.registry import OperatorRegistry
 
 ENV_PREFIX = "GITOPS_"
@@ -55,6 +57,16 @@ _SERVICE_VARIABLE = re.compile(
 
 class SettingsError(ValueError):
     """What a person got wrong in the settings: one line per mistake, each naming the setting."""
+
+
+@contextmanager
+def _mistakes(setting: str) -> Iterator[None]:
+    """What is wrong with files that a setting names, as SettingsError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        lines = str(error).splitlines()
+        raise SettingsError("\n".join(f"settings: {setting}: {line}" for line in lines)) from None
 
 
 def parse_duration(value: object) -> object:
@@ -299,6 +311,11 @@ class Settings(BaseSettings):
     """Files and folders with OperatorType documents, beside the types that ship with the program (docs/onboarding.md).
     A repository can only narrow what is there. In the environment and with --set they are separated by `:`."""
 
+    ownership_tables: FilePaths = []
+    """Files and folders with OwnershipTable documents: whose a field is that other managers write too. Their rules come
+    before those that ship with the program (docs/ownership.md). In the environment and with --set they are separated by
+    `:`."""
+
     extra_kubernetes_types: ExtraTypes = ()
     """Kinds that functions and tasks may contain beside those of their operator types, where a validation policy of
     the repository names them: a list of `batch/v1/Job` or `v1/Pod`, in a variable or flag separated by commas. Whoever
@@ -324,14 +341,19 @@ class Settings(BaseSettings):
         """The operator types that ship, those of `operator_types`, and what `extra_kubernetes_types` permits. Raises
         SettingsError."""
         from gitops.policy.registry import OperatorRegistry
-        from gitops.source.operator_files import with_operator_types
+        from gitops.source.policy_files import with_operator_types
 
-        try:
+        with _mistakes("operator_types"):
             registry = with_operator_types(OperatorRegistry.shipped(), self.operator_types)
-        except (OSError, ValueError) as error:
-            lines = str(error).splitlines()
-            raise SettingsError("\n".join(f"settings: operator_types: {line}" for line in lines)) from None
         return registry.permitting(self.permitted_types)
+
+    def ownership(self) -> Ownership:
+        """The ownership tables: those of `ownership_tables`, then those that ship. Raises SettingsError."""
+        from gitops.policy.ownership import Ownership
+        from gitops.source.policy_files import with_ownership_tables
+
+        with _mistakes("ownership_tables"):
+            return with_ownership_tables(Ownership.shipped(), self.ownership_tables)
 
     @field_validator("listen")
     @classmethod

@@ -12,6 +12,7 @@ from gitops.cli import reference
 from gitops.cli.errors_page import errors_page
 from gitops.cli.exits import Exit
 from gitops.cli.onboarding import onboarding_page
+from gitops.cli.ownership import ownership_page
 from gitops.metrics import PrometheusMetrics
 from gitops.settings import CONFIG_VARIABLE, ENV_DELIMITER, ENV_PREFIX, Settings
 
@@ -28,6 +29,7 @@ def pages(docs: Path) -> dict[str, str]:
         "findings.md": reference.findings_page(),
         "metrics.md": metrics_page(),
         "onboarding.md": onboarding_page(docs / "operator-example.yaml"),
+        "ownership.md": ownership_page(),
         "settings.md": settings_page(),
     }
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gitops.model.documents import Checked, Document, NonBlank, Recorded
+from gitops.model.documents import Applied, Checked, Document, NonBlank
 
 PartsPath = Annotated[str, StringConstraints(pattern=r"^(/[^/*]+)+/\*(/[^/*]+)?$", max_length=253)]
 """`/spec/services/*` are the keys of a map, `/spec/components/*/name` the items of a list by that field."""
@@ -136,10 +136,11 @@ class TriggerField(KindRule):
 
 
 class HandoverField(KindRule):
-    """A field that belongs to somebody else while a CEL expression over its owner (`self`) holds."""
+    """A field that belongs to somebody else while a CEL expression over its owner (`self`) holds, in Git or on the
+    cluster: sent when the object is made, and left alone from then on."""
 
-    path: Recorded[FieldPath]
-    holder: Recorded[NonBlank]
+    path: Applied[FieldPath]
+    holder: Applied[NonBlank]
     """Who writes it then."""
-    when: Recorded[Expression]
-    source: Recorded[Sentence]
+    when: Applied[Expression]
+    source: Checked[Sentence]

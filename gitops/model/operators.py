@@ -16,7 +16,6 @@ from gitops.model.documents import (
     LabelMetadata,
     NonBlank,
     Problem,
-    Recorded,
     Rule,
 )
 from gitops.model.object_rules import (
@@ -83,7 +82,7 @@ class OperatorTypeSpec(Document):
     immutable: Checked[list[ImmutableField]] = []
     onceOnly: Checked[list[OnceOnlyKind]] = []
     triggers: Checked[list[TriggerField]] = []
-    handovers: Recorded[list[HandoverField]] = []
+    handovers: Applied[list[HandoverField]] = []
     rules: Checked[list[FieldRule]] = []
     embedded: Checked[list[EmbeddedObject]] = []
     supportedVersions: Checked[VersionRange | None] = None

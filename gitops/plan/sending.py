@@ -9,7 +9,7 @@ even where another manager owns parts of it (ssa-live 29).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ class Why(enum.StrEnum):
     WAITING = "waiting"  # a trigger that may not be sent yet
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """A path in the desired object (list positions are those of the payload) that is not sent, and to whom it belongs:
     the name of a field manager or of a kind, "" when to nobody."""
@@ -36,6 +36,20 @@ class LeftOut:
     path: Path
     why: Why
     holder: str = ""
+
+
+def composed(have: Iterable[LeftOut], found: Iterable[LeftOut], whys: Collection[Why]) -> tuple[LeftOut, ...]:
+    """What is left out of an object when one source, whose answers are of these `whys`, has looked again: its answers
+    in place of those it had. Sorted; of one path the first reason is kept."""
+    by_path: dict[Path, LeftOut] = {}
+    for each in (*found, *(h for h in have if h.why not in whys)):
+        by_path.setdefault(each.path, each)
+    return tuple(sorted(by_path.values(), key=lambda each: (rank(each.path), each.why)))
+
+
+def rank(path: Path) -> tuple[tuple[bool, int | str], ...]:
+    """Sorts paths: positions of lists before keys of maps, which Python does not compare."""
+    return tuple((isinstance(part, str), part) for part in path)
 
 
 def as_sent(desired: DesiredObject, left_out: Iterable[LeftOut]) -> DesiredObject:

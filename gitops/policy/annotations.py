@@ -12,8 +12,14 @@ ALLOW_CREDENTIAL_LIKE = "gitops/allow-credential-like"
 """`"true"`: values of this object that look like credentials are none."""
 
 ALLOW_DELETE = "gitops/allow-delete"
-"""`"true"`: an object that holds data may be pruned. The only one that is sent, since it is read from the live object
-once its declaration is gone."""
+"""`"true"`: an object that holds data may be pruned. Sent, since it is read from the live object once its declaration
+is gone."""
+
+CONFLICTS = "gitops/conflicts"
+"""What becomes of fields that other managers write too and that no rule of the ownership table is about
+(docs/ownership.md). Sent, so that whoever looks at the live object sees it."""
+
+CONFLICT_ANSWERS = ("take", "yield", "ask")
 
 _REFERENCE = re.compile(r"([A-Z][A-Za-z0-9]*)((?:\.[a-z0-9][-a-z0-9.]*)?)((?:/[^/\s,]+){1,2})\Z")
 _LONGEST = 4096
@@ -60,6 +66,8 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
                 allow = _truth(annotations[key])
             elif key == ALLOW_DELETE:
                 _truth(annotations[key])
+            elif key == CONFLICTS and annotations[key] not in CONFLICT_ANSWERS:
+                raise BadAnnotationError("expected take, yield or ask")
         except BadAnnotationError as error:
             problems.append((key, str(error)))
     return Wishes(depends_on, allow, tuple(problems))

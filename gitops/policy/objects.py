@@ -22,6 +22,7 @@ from gitops.policy import codes
 from gitops.policy.annotations import (
     ALLOW_CREDENTIAL_LIKE,
     ALLOW_DELETE,
+    CONFLICTS,
     DEPENDS_ON,
     Wishes,
     read_wishes,
@@ -41,7 +42,7 @@ TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Maps from text to text wherever Kubernetes and the operators' kinds use the name."""
 
 _NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE})
-_ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE})
+_ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE, CONFLICTS})
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from gitops.manifests.reading import read_documents
 from gitops.model.identity import GroupKind, GroupVersionKind
 from gitops.model.object_rules import (
     FieldRule,
+    HandoverField,
     ImmutableField,
     KindRule,
     NameLimit,
@@ -59,6 +60,7 @@ class KindRules:
     immutable: tuple[ImmutableField, ...] = ()
     once_only: tuple[OnceOnlyKind, ...] = ()
     triggers: tuple[TriggerField, ...] = ()
+    handovers: tuple[HandoverField, ...] = ()
 
 
 _NO_RULES = KindRules()
@@ -141,8 +143,9 @@ class OperatorRegistry:
         """This registry and more types, of whoever runs the daemon; a repository may only narrow. Raises ValueError as
         of() does, for a type whose onboarding checklist is not complete and for a rule that is no CEL."""
         more = _onboarded(types)
-        for rule in (rule for operator in more for rule in operator.spec.rules):
-            compiled(rule.rule)
+        for spec in (operator.spec for operator in more):
+            for text in (*(rule.rule for rule in spec.rules), *(handover.when for handover in spec.handovers)):
+                compiled(text)
         return OperatorRegistry.of([*self.types.values(), *more], self.schemas)
 
     def permitting(self, extra: Iterable[GroupVersionKind]) -> OperatorRegistry:
@@ -231,6 +234,7 @@ _LISTS = {
     "immutable": "immutable",
     "onceOnly": "once_only",
     "triggers": "triggers",
+    "handovers": "handovers",
 }
 """Lists of rules in an OperatorType → in KindRules."""
 

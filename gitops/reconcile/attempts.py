@@ -38,6 +38,7 @@ class Attempt:
     applier: Applier
     problems: list[ObjectProblem] = field(default_factory=list)
     errors: list[ApiError] = field(default_factory=list)
+    asked: list[ObjectProblem] = field(default_factory=list)  # people are to decide; everything else goes on
     stopped: set[int] = field(default_factory=set)  # components with a failed object
     applied: int = 0
     repaired: int = 0
@@ -63,7 +64,7 @@ def conclude(
     attempt: Attempt, plan: UnitPlan, pruned: PruneReport, *, unit_state: UnitState, rng: random.Random
 ) -> UnitOutcome:
     """How the unit stands after the attempt."""
-    problems = (*attempt.problems, *pruned.problems)
+    problems = (*attempt.problems, *attempt.asked, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
         unit_state.note or "as declared",

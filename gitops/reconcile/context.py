@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gitops.policy.ownership import Ownership
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
@@ -25,6 +26,8 @@ class Context:
     wall: Callable[[], float]
     files: Published = NOTHING_PUBLISHED
     """Schemas that the settings name."""
+    ownership: Ownership = field(default_factory=Ownership.shipped)
+    """Whose a field is that others write too."""
     metrics: Metrics = field(default_factory=NoMetrics)
     rng: random.Random = field(default_factory=random.Random)
 

@@ -18,7 +18,6 @@ from gitops.reconcile.state import ObjectRecord
 
 
 class Sighting(enum.Enum):
-    STALE = "stale"  # older than what is known: an event that was overtaken
     QUIET = "quiet"  # nothing of ours moved
     SETTLED = "settled"  # it is as declared, and was not known to be
     DRIFTED = "drifted"  # it was as declared once, and no longer is
@@ -32,20 +31,23 @@ class Observation:
     comparison: Comparison | None = None
 
 
+def is_stale(record: ObjectRecord, live: Mapping[str, Any]) -> bool:
+    """Whether an event tells nothing new: it was overtaken, or is the echo of our own write. Asked once for each."""
+    metadata = live.get("metadata") or {}
+    uid, version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
+    return _is_echo(record, uid, version) or _overtaken(record, uid, version)
+
+
 def observe(
     record: ObjectRecord, desired: DesiredObject, live: Mapping[str, Any], *, manager: str, content_applied: bool
 ) -> Observation:
-    """Fold a live object into its record.
+    """Fold a live object into its record; not one that is_stale().
 
     `content_applied`: the parent says that this very content was applied completely before, so what differs at first
     sight is drift that happened while nobody watched, not a change in Git.
     """
-    if _is_echo(record, live):
-        return Observation(Sighting.STALE)
     body = desired.body
     print_ = fields.fingerprint(body, live, manager)
-    if _overtaken(record, print_.uid, print_.resource_version):
-        return Observation(Sighting.STALE)
     first = record.uid != print_.uid
     entry_moved = record.entry != print_.entry_digest
     unmoved = not (first or entry_moved or record.values != print_.values_digest)
@@ -84,10 +86,9 @@ def _compared(
     return Observation(Sighting.DRIFTED if real else Sighting.LOST, comparison)
 
 
-def _is_echo(record: ObjectRecord, live: Mapping[str, Any]) -> bool:
+def _is_echo(record: ObjectRecord, uid: str, version: str) -> bool:
     """Whether the event is what the answer to our own write said already: most events during a rollout are."""
-    metadata = live.get("metadata") or {}
-    if not record.awaiting or metadata.get("resourceVersion") != record.awaiting or metadata.get("uid") != record.uid:
+    if not record.awaiting or version != record.awaiting or uid != record.uid:
         return False
     record.awaiting = ""
     return True

@@ -20,6 +20,7 @@ class SyncState(enum.StrEnum):
     HELD = "Held"  # has errors at the head: stays at its last good commit
     PAUSED = "Paused"  # the mode forbids what would be done
     CONTESTED = "Contested"  # another writer keeps undoing our repair
+    CONFLICT = "Conflict"  # a field has another value of another manager, and people are to decide
     FUSED = "Fused"  # would delete too much: needs consent
     REMOVING = "Removing"
     RETAINED = "Retained"  # removed from Git, but an object that holds data or foreign things stays
@@ -63,6 +64,7 @@ SEVERITY: tuple[SyncState, ...] = (
     SyncState.REFUSED,
     SyncState.BLOCKED,
     SyncState.CONTESTED,
+    SyncState.CONFLICT,
     SyncState.WAITING,
     SyncState.RETRYING,
     SyncState.PAUSED,

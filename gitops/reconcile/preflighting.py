@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from gitops.cluster.adopting import folded_managers, foreign_owner, is_ours
 from gitops.cluster.applying import ApplyResult
+from gitops.cluster.claiming import leftovers
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.model.kinds import NAMESPACE
@@ -18,6 +20,7 @@ from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
+from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState
 
 _log = logging.getLogger(__name__)
@@ -26,8 +29,9 @@ _log = logging.getLogger(__name__)
 class Preflight:
     """Dry-runs and adoptions of one cluster. `may_write` is False as soon as another daemon may be writing."""
 
-    def __init__(self, state: ClusterState, *, may_write: Callable[[], bool]) -> None:
+    def __init__(self, state: ClusterState, *, owning: Owning, may_write: Callable[[], bool]) -> None:
         self._state = state
+        self._owning = owning
         self._may_write = may_write
 
     async def run(self, run: Attempt, steps: list[Apply]) -> None:
@@ -54,6 +58,8 @@ class Preflight:
             if step.reason is Reason.CREATE and not created and namespace is None:
                 await self._take_over(run, desired)
             return created
+        if error.cls is ErrorClass.REFUSED and step.reason is not Reason.CREATE:
+            error = await self._with_leftovers(run, desired, error)
         # What it waits for may be in this very unit: the apply in its stage decides.
         if error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
             run.fail(desired, error)
@@ -81,9 +87,22 @@ class Preflight:
             return
         folded = folded_managers(live)
         outcome = await run.applier.adopt(desired.gvk, desired.ref, live)
-        if outcome.error is not None:
-            run.fail(desired, outcome.error)
+        error = outcome.error
+        if error is None and outcome.live is not None:
+            error = await self._owning.met(desired, outcome.live, run.applier)
+        if error is not None:
+            run.fail(desired, error)
             return
         if not ours:
             run.adopted.append(f"{desired.ref} (made by {', '.join(folded) or 'unknown means'})")
             _log.info("adopted %s", run.adopted[-1])
+
+    async def _with_leftovers(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
+        """A refused update, with what would stay of a block that Git drops because others own parts of it (cases.md
+        S15): the message of the server does not say that, and nothing that Git declares is wrong."""
+        live = await run.applier.get(desired.gvk, desired.ref)
+        left = leftovers(desired.body, live, self._state.manager) if isinstance(live, dict) else []
+        if not left:
+            return error
+        named = ", ".join(f"{field} (of {manager or 'an unknown manager'})" for field, manager in left)
+        return replace(error, message=f"{error.message}; what others own would stay: {named}")

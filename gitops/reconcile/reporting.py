@@ -20,6 +20,7 @@ from gitops.readiness.statuses import Status
 from gitops.reconcile.cluster_worker import ClusterWorker
 from gitops.reconcile.context import Context
 from gitops.reconcile.heads import Head
+from gitops.reconcile.others_fields import left_to_others
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import UnitState
 from gitops.report.paths import SCHEMAS, cluster_path, facts_folder, unit_path, workload_path
@@ -183,6 +184,7 @@ class Reporter:
             mode=str(unit.mode) if unit is not None else "",
             outcome=_outcome_words(state),
             held=held,
+            left_to_others=left_to_others(worker.state, unit) if unit is not None else (),
             unreachable_since=None if worker.contact.reachable else worker.contact.since,
         )
         self._put(*render_unit(report, previous=previous))

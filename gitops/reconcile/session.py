@@ -38,6 +38,7 @@ from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
+from gitops.reconcile.scalers import scalers_watch
 from gitops.reconcile.serving import Place, Serving, slices_watch
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, UnitState
@@ -141,6 +142,7 @@ class Session:
         )
         self._children: set[Watch] = set()
         self._slices: Watch | None = None
+        self._scalers: Watch | None = None
         self.serving = Serving(self._applier)
         self.server_version = ""
         self._told_standby = ""
@@ -294,9 +296,11 @@ class Session:
             for c in self._context.registry.children_of(sorted(types))
         }
         self._slices = slices_watch(units)
+        assignment = self._state.assignment
+        self._scalers = scalers_watch(assignment.units.values() if assignment is not None else ())
         kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
         wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
-        self._watches.want(wanted if self._slices is None else wanted | {self._slices})
+        self._watches.want(wanted | {watch for watch in (self._slices, self._scalers) if watch is not None})
 
     def _blow_fuses(self) -> None:
         """Deletions of this head over the limits wait for consent."""
@@ -333,6 +337,8 @@ class Session:
                 self.sightings.listed(watch.gvk, event.resource_version, holds)
         if watch in self._children:
             self.sightings.child_event(event)
+        if watch == self._scalers:
+            self.sightings.owning.scaled(event)
         if watch == self._slices:
             place = self.serving.event(event)
             if place is not None:
@@ -350,6 +356,9 @@ class Session:
         self._seen.set()
         if watch == Watch(DEFINITION, "") and sight is Sight.SYNCED and self._definitions_moved():
             self.facts.look_soon()
+        if watch == self._scalers:
+            self.sightings.owning.scalers_known(sight is not Sight.UNKNOWN)
+            self._wake_unseen()
         if watch.selector != self._selector:
             return
         if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
@@ -357,6 +366,11 @@ class Session:
                 record.suspect = record.suspect or (record.gvk == watch.gvk and bool(record.uid))
         for key, unit in self._state.wanted.items():
             if any(o.gvk == watch.gvk for o in unit.objects):
+                self.queue.poke(key)
+
+    def _wake_unseen(self) -> None:
+        for key, unit in self._state.units.items():
+            if unit.outcome.state in (SyncState.PENDING, SyncState.RETRYING):
                 self.queue.poke(key)
 
     def _on_definition(self) -> None:
@@ -417,7 +431,21 @@ class Session:
             error = self._watches.error(watch)
             sentence = f"{watch.gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
             return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
-        return None
+        return self._unseen_scalers(key)
+
+    def _unseen_scalers(self, key: UnitKey) -> UnitOutcome | None:
+        """Whose a number of replicas is would be decided without them, and scaling what nobody owns leaves no trace in
+        managedFields. Only where we may not look it has to be decided all the same."""
+        watch, unit = self._scalers, None if self._state.assignment is None else self._state.assignment.units.get(key)
+        if watch is None or self._watches.sight(watch) is not Sight.UNKNOWN:
+            return None
+        if unit is None or scalers_watch([unit]) is None:
+            return None
+        error = self._watches.error(watch)
+        if error is not None and error.cls is ErrorClass.FORBIDDEN:
+            return None
+        sentence = "autoscalers are not listed yet" + (f": {error}" if error else "")
+        return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
 
     def _stage_of(self, gvk: GroupVersionKind) -> Stage:
         return stage_of(gvk, self._context.registry)

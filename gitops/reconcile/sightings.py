@@ -21,8 +21,9 @@ from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
 from gitops.reconcile.context import Context
-from gitops.reconcile.observing import Observation, Sighting, observe
+from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
 
@@ -51,6 +52,7 @@ class Sightings:
         self._look = look
         self._touched = touched
         self.owners = OwnerIndex()
+        self.owning = Owning(state, context, look=lambda key: look(key, False))
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
@@ -90,33 +92,45 @@ class Sightings:
         live: Mapping[str, Any],
         *,
         relabelled: bool = False,
+        at_work: bool = False,
     ) -> None:
-        """Take a live object in: from the watch, from a read, or one that waited for our own write's answer."""
+        """Take a live object in: from the watch, from a read, or one that waited for our own write's answer. `at_work`:
+        the unit's own work read it and is about to plan, so it need not be asked to look."""
+        if is_stale(record, live):
+            return
+        left = self._state.left_out(desired.ref)
+        desired = self.owning.sighted(desired, record, live)
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
-        if observation.sighting is Sighting.STALE:
-            return
         self._state.by_uid[record.uid] = key
+        others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
         self._evaluate(record, live)
         self._touched(key)
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
             record.applied, record.unowned = b"", False
-        self._act(key, desired, record, observation)
+        self._note_drift(key, desired, record, observation)
+        urgent = self._urgency(key, record, observation)
+        if not at_work and (others or urgent is not None):
+            self._look(key, urgent or False)
 
-    def _act(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
+    def _note_drift(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
         if observation.sighting is Sighting.DRIFTED and observation.comparison is not None:
             records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
             overridden = set(record.overridden)
             self._report(key, [r for r in records if r.field not in overridden])
         if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
             record.drifted_at = self._context.clock()
-            self._look(key, True)
-        elif observation.sighting is Sighting.DIFFERS:
-            self._look(key, False)
-        elif observation.sighting is Sighting.SETTLED and self._unsettled(key):
-            self._look(key, False)  # somebody else put right what we may not repair, or had given up
+
+    def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
+        """Whether the unit is to look at once; None: not at all."""
+        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
+            return True
+        if observation.sighting is Sighting.DIFFERS:
+            return False
+        # Somebody else put right what we may not repair, or had given up.
+        return False if observation.sighting is Sighting.SETTLED and self._unsettled(key) else None
 
     def _unsettled(self, key: UnitKey) -> bool:
         unit_state = self._state.units.get(key)
@@ -153,6 +167,7 @@ class Sightings:
 
     def gone(self, key: UnitKey, desired: DesiredObject) -> None:
         """A declared object certainly does not exist any more."""
+        self.owning.gone(desired.ref)
         record = self._state.objects.pop(desired.ref, None)
         if record is None:
             return
@@ -176,6 +191,8 @@ class Sightings:
                 del self._state.objects[desired.ref]
             return
         key, wanted = found
+        if outcome.error is None and outcome.live is not None:
+            wanted = self.owning.sighted(wanted, record, outcome.live)
         self._touched(key)
         if (left and left == record.uid) or self._missed(record):
             self._left(desired.ref, record.uid)

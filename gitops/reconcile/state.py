@@ -6,7 +6,7 @@ two runs of it) its object records. Everything is on one event loop, so there ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from gitops.plan.naming import is_instance_namespace
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
-from gitops.plan.sending import LeftOut, as_sent
+from gitops.plan.sending import LeftOut, Why, as_sent, composed
 from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import AppliedMark, Outlook
@@ -59,6 +59,10 @@ class ObjectRecord:
     overridden: tuple[tuple[str | int, ...], ...] = ()  # paths that admission changed in our last apply
     drifted_at: float | None = None  # when the drift that is being repaired was seen
     heat: Heat = COLD
+    claims: bytes | None = None  # digest of what decides whose its fields are; None: to be decided from the live object
+    decided_for: bytes = b""  # what Git and autoscalers said then
+    foreign: bool = False  # another manager could have a claim
+    held: bool = False  # we still own a field that is left to others: to be let go before anything is applied
 
     def observed(self) -> Observed:
         return Observed(self.uid, self.applied, self.last_desired, self.deleting)
@@ -151,10 +155,11 @@ class ClusterState:
         self._rebuild(key)
         return True
 
-    def leave_out(self, ref: ObjectRef, left_out: Iterable[LeftOut]) -> bool:
-        """Which leaves of a declared object are not ours now, in place of those that were not; True when they are
-        others."""
-        left, found = tuple(sorted(left_out)), self._declared.get(ref)
+    def leave_out(self, ref: ObjectRef, left_out: Iterable[LeftOut], *, whys: Collection[Why]) -> bool:
+        """Which leaves of a declared object are not ours now for these reasons, in place of those that were not for
+        them; what other reasons leave out stays. True when something is left out otherwise than before."""
+        found = self._declared.get(ref)
+        left = composed(self._left_out.get(ref, ()), left_out, whys)
         if found is None or left == self._left_out.get(ref, ()):
             return False
         if left:
@@ -163,6 +168,11 @@ class ClusterState:
             del self._left_out[ref]
         self._rebuild(found[0])
         return True
+
+    def leave_out_nothing(self, *, whys: Collection[Why]) -> None:
+        """No leaf is left out of any object for these reasons."""
+        for ref in list(self._left_out):
+            self.leave_out(ref, (), whys=whys)
 
     def left_out(self, ref: ObjectRef) -> tuple[LeftOut, ...]:
         """Which leaves of a declared object are not ours now."""

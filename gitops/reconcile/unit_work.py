@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
@@ -18,15 +19,16 @@ from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
-from gitops.plan.units import RECONCILER_LABEL, Mode, Unit
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.others_fields import questions
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.removing import Remover
 from gitops.reconcile.sightings import Sightings
-from gitops.reconcile.state import ClusterState
+from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.writing import Writer
 from gitops.report.drift import Repair
 
@@ -53,7 +55,8 @@ class UnitWork:
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
-        self._preflight = Preflight(state, may_write=may_write)
+        self._owning = sightings.owning
+        self._preflight = Preflight(state, owning=sightings.owning, may_write=may_write)
         self._writer = Writer(state, context=context, sightings=sightings, may_write=may_write)
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
@@ -85,10 +88,19 @@ class UnitWork:
 
     async def _enforce(self, unit: Unit, record: ParentRecord | None) -> UnitOutcome:
         unit_state = self._state.units[unit.key]
+        self._owning.review(unit.key)
         unread = await self._read_suspects(unit)
         if unread is not None:
-            return self._failed(unit.key, "an object that left the watch cannot be read", unread)
+            return self._failed(unit.key, "an object that has to be looked at cannot be read", unread)
         paused_for = self._paused_for(unit.key, record)
+        if unit.mode is not Mode.PAUSED and not paused_for:
+            kept = await self._owning.hand_over(unit, self._applier, may_write=self._may_write, see=self._see)
+            if kept is not None:
+                return self._failed(unit.key, "a field that is others' cannot be let go", kept)
+        current = self._state.unit(unit.key)  # what is left to others was decided meanwhile, or a head came
+        if current is None:
+            return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
+        unit = current
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
@@ -96,6 +108,7 @@ class UnitWork:
             may_prune=not unit_state.fused,
         )
         run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run.asked = questions(self._state, unit)
         steps = self._uncontested(plan, run)
         if plan.write_ahead is not None:
             if not self._may_write():
@@ -116,7 +129,8 @@ class UnitWork:
         return await self._settle(unit, plan, run, pruned)
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:
-        """Objects that left the watch were deleted or relabelled (ssa-live 33): read them, then decide."""
+        """Objects that left the watch were deleted or relabelled (ssa-live 33), and of some it has to be decided anew
+        whose their fields are: read them, then decide."""
         for desired in unit.objects:
             record = self._state.objects.get(desired.ref)
             if record is None or not record.suspect:
@@ -131,8 +145,14 @@ class UnitWork:
                 self._sightings.gone(unit.key, desired)
             else:
                 relabelled = (live["metadata"].get("labels") or {}).get(RECONCILER_LABEL) != self._state.reconciler
-                self._sightings.see(unit.key, desired, record, live, relabelled=relabelled)
+                self._sightings.see(unit.key, desired, record, live, relabelled=relabelled, at_work=True)
+                record.awaiting = record.resource_version  # events from before the read come after it
         return None
+
+    def _see(self, desired: DesiredObject, record: ObjectRecord, live: Mapping[str, Any]) -> None:
+        found = self._state.declared(desired.ref)
+        if found is not None:
+            self._sightings.see(*found, record, live, at_work=True)
 
     def _paused_for(self, key: UnitKey, record: ParentRecord | None) -> float:
         """Seconds for which the break-glass annotation on the parent suspends repairs; 0 when it does not."""

@@ -54,7 +54,8 @@ class Writer:
         record = self._state.record(desired)
         record.in_flight = True
         try:
-            outcome = await run.applier.apply(desired, uid=step.uid or None)
+            pinned = self._sightings.owning.pinned(desired)
+            outcome = await run.applier.apply(desired, uid=step.uid or None, resource_version=pinned)
             if step.reason is not Reason.CREATE:
                 outcome = await run.applier.forget_before(outcome)
         except asyncio.CancelledError:
@@ -67,7 +68,7 @@ class Writer:
         if outcome.error is None:
             self._applied(run, step, record, outcome)
             return
-        if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and step.uid:
+        if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and (step.uid or pinned):
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
         self._sightings.absorb(desired, record, outcome)
         run.fail(desired, outcome.error)

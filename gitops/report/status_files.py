@@ -32,6 +32,7 @@ nothing has to be parsed: that was most of the cost of a status commit."""
 
 _LAST_KNOWN = (
     *("phase", "ready", "flags", "commit", "version", "namespace", "mode", "outcome", "held", "heldOmitted"),
+    *("leftToOthers", "leftToOthersOmitted"),
     *("conditions", "objects", "objectsOmitted", "mappingProblems", "mappingProblemsOmitted"),
 )
 """What a unit's file goes on saying while its cluster does not answer; anything else in it is not ours."""
@@ -45,7 +46,8 @@ class UnitReport:
 
     `commit` is the one whose content is applied: the last that changed this unit, or its file would change with every
     commit of the repository. `outcome` is the last apply's sentence where it did not go well; `held` are the findings
-    that keep a workload at its last good commit; `unreachable_since` in epoch seconds when the cluster does not answer.
+    that keep a workload at its last good commit; `left_to_others` are fields that other managers have;
+    `unreachable_since` in epoch seconds when the cluster does not answer.
     """
 
     key: UnitKey
@@ -56,6 +58,7 @@ class UnitReport:
     mode: str = "enforce"
     outcome: str = ""
     held: tuple[str, ...] = ()
+    left_to_others: tuple[str, ...] = ()
     unreachable_since: float | None = None
 
 
@@ -110,6 +113,7 @@ def render_unit(report: UnitReport, *, previous: bytes | None = None) -> tuple[s
         "mode": report.mode,
         "outcome": {"message": one_line(report.outcome)} if report.outcome else None,
         **_bounded("held", [one_line(text) for text in report.held]),
+        **_bounded("leftToOthers", [one_line(text) for text in report.left_to_others]),
         "conditions": [
             _lean(type=c.type, status=c.status, reason=c.reason, since=stamp(c.since), message=one_line(c.message))
             for c in status.conditions

@@ -12,6 +12,9 @@ from typing import Any
 import msgspec
 
 from gitops.cluster import fields
+from gitops.cluster.claiming import claims, claims_digest
+from gitops.model.identity import GroupKind
+from gitops.policy.ownership import Ownership
 
 OURS = "gitops-main"
 LEAF: dict[str, Any] = {}
@@ -69,6 +72,23 @@ def example() -> tuple[bytes, bytes]:
     return msgspec.json.encode(payload), msgspec.json.encode(live)
 
 
+SCALER = {
+    "manager": "kube-controller-manager",
+    "operation": "Update",
+    "subresource": "scale",
+    "apiVersion": "nvidia.com/v1beta1",
+    "time": "2026-01-01T00:00:05Z",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:spec": {"f:replicas": LEAF}},
+}
+GRAPH = GroupKind("nvidia.com", "DynamoGraphDeployment")
+
+
+def claim(live: dict[str, Any], *, handable: bool = False) -> Any:
+    table = Ownership.shipped()
+    return claims_digest(live, OURS, kind=GRAPH, table=table, default="take", handable=handable)
+
+
 def measure(name: str, call: Any, times: int = 2000) -> None:
     best = min(timeit.repeat(call, number=times, repeat=5, timer=time.process_time)) / times
     print(f"{name:<44} {best * 1e6:8.1f} µs")
@@ -85,6 +105,19 @@ def main() -> None:
     measure("entry digest", lambda: fields.entry_digest(live, OURS))
     measure("fingerprint (both digests)", lambda: fields.fingerprint(payload, live, OURS))
     measure("an unchanged event, all in all", lambda: fields.fingerprint(decode(payload_text), decode(live_text), OURS))
+    measure("who has a claim: nobody may", lambda: claim(live))
+    measure("who has a claim: a handover is possible", lambda: claim(live, handable=True))
+    scaled = decode(live_text)
+    scaled["metadata"]["managedFields"].append(SCALER)
+    measure("who has a claim: an autoscaler", lambda: claim(scaled))
+    table = Ownership.shipped()
+    named = {
+        "table": table,
+        "default": "take",
+        "scaled": True,
+        "handed": [(("spec", "components", 1, "replicas"), "x")],
+    }
+    measure("claims, when that moved", lambda: claims(payload, scaled, OURS, **named), times=500)
     measure("compare", lambda: fields.compare(payload, live, OURS), times=200)
 
 

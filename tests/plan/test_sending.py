@@ -11,7 +11,7 @@ from gitops.manifests.lines import Path
 from gitops.model.findings import Origin
 from gitops.model.identity import GroupVersionKind, ObjectRef
 from gitops.overlays.provenance import Provenance
-from gitops.plan.sending import LeftOut, Why, as_sent
+from gitops.plan.sending import LeftOut, Why, as_sent, composed
 from gitops.plan.units import DesiredObject, Stage
 
 
@@ -59,3 +59,17 @@ def test_with_nothing_left_out_it_is_the_very_object() -> None:
     whole = desired(BODY)
     assert as_sent(whole, []) is whole
     assert as_sent(whole, [LeftOut(("spec", "nothing"), Why.YIELDED)]) is whole
+
+
+def test_each_source_replaces_only_what_it_said_itself() -> None:
+    replicas, cpu, image = ("spec", "replicas"), ("spec", "limits", "cpu"), ("spec", "containers", 0, "image")
+    have = (LeftOut(cpu, Why.ASKED), LeftOut(replicas, Why.YIELDED, "hpa"))
+    left = composed(have, [LeftOut(image, Why.YIELDED), LeftOut(cpu, Why.YIELDED)], {Why.YIELDED})
+    assert left == (LeftOut(image, Why.YIELDED), LeftOut(cpu, Why.YIELDED))
+    assert composed(left, [], {Why.YIELDED}) == ()
+    assert composed(have, have, set(Why)) == have
+
+
+def test_positions_and_keys_are_sorted_together() -> None:
+    mixed = [LeftOut(("a", "b"), Why.ASKED), LeftOut(("a", 0), Why.ASKED)]
+    assert composed((), mixed, set(Why)) == tuple(reversed(mixed)) == composed((), reversed(mixed), set(Why))

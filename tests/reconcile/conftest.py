@@ -44,7 +44,12 @@ CLUSTER = ClusterName("a")
 KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", CLUSTER)
 WALL = 1_800_000_000.0
 
-API_VERSIONS = {"Deployment": "apps/v1", "NIMCache": "apps.nvidia.com/v1alpha1", "Gadget": "test.example/v1"}
+API_VERSIONS = {
+    "Deployment": "apps/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "NIMCache": "apps.nvidia.com/v1alpha1",
+    "Gadget": "test.example/v1",
+}
 CLUSTER_SCOPED = {"Namespace"}
 SERVER_METADATA = ("uid", "resourceVersion", "generation", "managedFields", "deletionTimestamp", "finalizers")
 
@@ -252,7 +257,13 @@ class FakeCluster:
         return Listing(tuple(self.definitions), "1")
 
     async def apply(
-        self, obj: DesiredObject, *, dry_run: bool = False, namespace: str | None = None, uid: str | None = None
+        self,
+        obj: DesiredObject,
+        *,
+        dry_run: bool = False,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> ApplyOutcome:
         verb = "dry-run" if dry_run else "apply"
         error = self._called(verb, obj.ref, obj.gvk)
@@ -261,6 +272,8 @@ class FakeCluster:
             self.places[obj.ref.name] = namespace
         if error is None and uid and (before is None or before["metadata"]["uid"] != uid):
             error = ApiError(ErrorClass.STALE, 409, "Conflict", "uid mismatch")
+        if error is None and resource_version and before and before["metadata"]["resourceVersion"] != resource_version:
+            error = ApiError(ErrorClass.STALE, 409, "Conflict", "resourceVersion mismatch")
         if error is not None:
             return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=ApplyResult.ERROR, error=error, dry_run=dry_run)
         result = ApplyResult.CREATED if before is None or namespace else ApplyResult.CONFIGURED
@@ -311,10 +324,16 @@ class FakeCluster:
             return error
         metadata = self.objects[ref]["metadata"]
         for operation in operations:
+            if operation["op"] == "test" and metadata["resourceVersion"] != operation["value"]:
+                return ApiError(ErrorClass.STALE, 422, "Invalid", "the test failed")
+            if operation["op"] == "replace" and operation["path"].endswith("/fieldsV1"):
+                metadata["managedFields"][int(operation["path"].split("/")[3])]["fieldsV1"] = operation["value"]
+                self._version += 1
+                metadata["resourceVersion"] = str(self._version)
             if operation["op"] == "remove":
                 _, _, field, key = operation["path"].split("/")
                 del metadata[field][key.replace("~1", "/")]
-        return self.objects[ref]
+        return copy.deepcopy(self.objects[ref])
 
     async def delete(
         self,

@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 
-from gitops.reconcile.observing import Observation, Sighting, observe
+from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.state import ObjectRecord
 
 
 @pytest.fixture
 def seen(kit: Any) -> Any:
-    """seen(record, desired, live, content_applied=False) → Observation"""
+    """seen(record, desired, live, content_applied=False) → Observation, or None of a stale event"""
 
-    def run(record: ObjectRecord, desired: Any, live: dict[str, Any], *, content_applied: bool = False) -> Observation:
+    def run(
+        record: ObjectRecord, desired: Any, live: dict[str, Any], *, content_applied: bool = False
+    ) -> Observation | None:
+        if is_stale(record, live):
+            return None
         return observe(record, desired, live, manager=kit.manager, content_applied=content_applied)
 
     return run
@@ -152,13 +156,13 @@ def test_drift_beside_what_admission_overrides_is_drift(kit: Any, seen: Any, web
 
 def test_an_event_older_than_the_answer_to_our_write_is_stale(kit: Any, seen: Any, web: Any, settled: Any) -> None:
     settled.resource_version = settled.awaiting = "20"
-    assert seen(settled, web, kit.edited(web, level="debug", version="19")).sighting is Sighting.STALE
+    assert seen(settled, web, kit.edited(web, level="debug", version="19")) is None
     assert (settled.applied, settled.resource_version) == (web.digest, "20")
 
 
 def test_the_echo_of_our_write_ends_the_waiting(kit: Any, seen: Any, web: Any, settled: Any) -> None:
     settled.resource_version = settled.awaiting = "20"
-    assert seen(settled, web, kit.live(web, version="20")).sighting is Sighting.STALE
+    assert seen(settled, web, kit.live(web, version="20")) is None
     assert settled.awaiting == ""
     assert seen(settled, web, kit.edited(web, level="debug", version="21")).sighting is Sighting.DRIFTED
 

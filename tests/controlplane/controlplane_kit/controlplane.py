@@ -219,6 +219,8 @@ class ControlPlane(ApiServer):
             # The defaults (20/s) are for clusters that share an API server with many others.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
+            # The default of 15 s is for metrics that are gathered as rarely.
+            "--horizontal-pod-autoscaler-sync-period=500ms",
         )
         path = "/api/v1/namespaces/default/serviceaccounts/default"
         self._await("kube-controller-manager", lambda: self.get(path), timeout)
