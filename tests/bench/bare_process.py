@@ -1,7 +1,8 @@
 """The bare loop: the same calls without an engine, as the floor that the engine is measured against.
 
 `replay FILE` sends the calls that an engine made, in their order and with its concurrency, to other namespaces, and
-looks at nothing; with `without-dry-runs` those of the preflight are left out. `repair NAMESPACE` watches the four kinds and patches every foreign value back at once.
+looks at nothing; with `without-dry-runs` those of the preflight are left out. `repair NAMESPACE` watches the four kinds
+and patches every foreign value back at once.
 Both are one asyncio process with one aiohttp session, as the engine is.
 """
 

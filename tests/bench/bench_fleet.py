@@ -180,7 +180,10 @@ async def first_sync(place: Place, table: Table) -> Engine:
     rate = objects_declared / seconds
     table.add("objects a second", rate, "/s", f"≥ {15 * BEST_PEER:.0f} (15 × the best peer)")
     table.add("… against the best peer", rate / BEST_PEER, "×", "≥ 15")
-    table.add("calls", done["calls"], "", " ".join(f"{n} {v}" for v, n in sorted(done["verbs"].items())))
+    table.add("calls", done["calls"])
+    for verb, number in sorted(done["verbs"].items()):
+        table.add(f"… {verb}", number)
+    table.add("calls for each object", done["calls"] / objects_declared)
     table.add("CPU of the engine's process", cpu, "s")
     table.add("… for each call", 1000 * cpu / done["calls"], "ms")
     table.add("bare loop of the same calls", bare["seconds"], "s")
