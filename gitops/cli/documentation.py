@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gitops.cli import reference
+from gitops.cli.errors_page import errors_page
 from gitops.cli.exits import Exit
 from gitops.cli.onboarding import onboarding_page
 from gitops.cli.ownership import ownership_page
@@ -23,6 +24,7 @@ def pages(docs: Path) -> dict[str, str]:
     documents = (docs / "documents.md").read_text(encoding="utf-8")
     return {
         "documents.md": reference.documents_page(documents),
+        "errors.md": errors_page(_MADE),
         "exit-codes.md": exits_page(),
         "findings.md": reference.findings_page(),
         "metrics.md": metrics_page(),

@@ -151,14 +151,14 @@ async def _live(name: str, settings: Settings, types: list[OperatorType]) -> Liv
     from gitops.cluster.connection import Connection
     from gitops.cluster.credentials import CredentialsFolder, MissingCredentials
     from gitops.cluster.discovery import Discovery
-    from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+    from gitops.cluster.errors import RequestFailed, given
     from gitops.cluster.objects import Objects
     from gitops.cluster.rights import read_rights
     from gitops.model.identity import ClusterName
 
     found = CredentialsFolder(settings.credentials_dir).find(name)
     if isinstance(found, MissingCredentials):
-        raise RequestFailed(ApiError(ErrorClass.UNAUTHORIZED, reason="NoCredentials", message=found.sentence))
+        raise RequestFailed(given("NoCredentials", found.sentence))
     connection = await Connection.open(found.path, name=ClusterName(name))
     try:
         return await read_rights(Objects(connection, Discovery(connection)), types)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gitops.cluster.credentials import FileIdentity, file_identity
-from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, cut
+from gitops.cluster.errors import RequestFailed, given
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
@@ -105,7 +105,7 @@ async def load_access(kubeconfig: Path) -> Access:
 
 
 def _unusable(sentence: str) -> RequestFailed:
-    return RequestFailed(ApiError(ErrorClass.UNAUTHORIZED, reason="CredentialsUnusable", message=cut(sentence)))
+    return RequestFailed(given("CredentialsUnusable", sentence))
 
 
 def _ssl_context(configuration: Configuration) -> ssl.SSLContext:

@@ -18,7 +18,7 @@ import msgspec
 from gitops.cluster import adopting, fields
 from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
-from gitops.cluster.errors import DELETING, ApiError, ErrorClass, RequestFailed
+from gitops.cluster.errors import DELETING, ApiError, RequestFailed, given
 from gitops.cluster.objects import Objects, complete, incomplete
 from gitops.cluster.payloads import as_yaml
 from gitops.cluster.values import holds
@@ -154,11 +154,10 @@ class Applier(Objects):
                 dry_run=dry_run,
                 uid=metadata.get("uid", ""),
                 deleting=True,
-                error=ApiError(
-                    ErrorClass.WAITING,
-                    response.status,
+                error=given(
                     DELETING,
                     f"{obj.ref} is being deleted",
+                    status=response.status,
                     waits_for=f"end of the deletion of {obj.ref}",
                 ),
                 live=live,

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gitops.cluster.connection import Connection, Response
-from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.errors import ApiError, RequestFailed, given
 from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import LEASE, NAMESPACE
 
@@ -122,7 +122,7 @@ class Discovery:
                     return failure
             if not self._aggregated:
                 message = "the server cannot say at once what it serves"
-                return ApiError(ErrorClass.RETRY, reason="DiscoveryFailed", message=message)
+                return given("DiscoveryFailed", message)
             return Survey(self._resources, frozenset("/".join(filter(None, key)) for key in self._unknown))
 
     def known(self) -> Mapping[GroupVersionKind, Resource]:
@@ -175,10 +175,8 @@ class Discovery:
             for group_version in listing.stale:
                 kept = {g: r for g, r in self._resources.items() if (g.group, g.version) == group_version}
                 resources = {**kept, **resources}
-                self._unknown[group_version] = ApiError(
-                    ErrorClass.RETRY,
-                    reason="DiscoveryFailed",
-                    message=f"the cluster cannot say what {'/'.join(filter(None, group_version))} serves",
+                self._unknown[group_version] = given(
+                    "DiscoveryFailed", f"the cluster cannot say what {'/'.join(filter(None, group_version))} serves"
                 )
         self._resources = resources
         self._fresh = True
@@ -229,13 +227,8 @@ class Discovery:
 
 def not_served(gvk: GroupVersionKind) -> ApiError:
     """The error of a kind that the cluster does not serve."""
-    return ApiError(
-        ErrorClass.WAITING,
-        404,
-        "NotServed",
-        f"the cluster does not serve {gvk}",
-        waits_for=f"kind {gvk.group_kind} at {gvk.version}",
-    )
+    waits_for = f"kind {gvk.group_kind} at {gvk.version}"
+    return given("NotServed", f"the cluster does not serve {gvk}", status=404, waits_for=waits_for)
 
 
 @dataclass(frozen=True, slots=True)

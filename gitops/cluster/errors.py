@@ -1,9 +1,8 @@
 """What went wrong at an API server, as a class that says what to do next. Decided here and nowhere else.
 
 Neither the HTTP code nor `reason` is enough: a webhook denies with any code from 403 to 504, a schema error of an
-apply arrives as 500 without a reason, and a missing namespace, a missing role and a missing object are all 404. So the
-message is matched first, then causes, then reason, then the code. Rules and texts were taken from a live 1.34 server;
-the table at the end of this module lists them.
+apply arrives as 500 without a reason, and a missing namespace, a missing role and a missing object are all 404. So an
+answer is held against the rows of error_table.py, messages first, and takes the class of the first that fits.
 
 `ApiError` is a value (outcomes carry it). `RequestFailed` is the exception around it, raised only by the connection
 when there is no answer to look at.
@@ -12,39 +11,57 @@ when there is no answer to look at.
 from __future__ import annotations
 
 import email.utils
-import enum
 import random
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
+from gitops.cluster.error_table import (
+    BY_GIVEN,
+    BY_ID,
+    DELETING,
+    DRY_RUN_UNSUPPORTED,
+    IMMUTABLE,
+    LIVE_SCHEMA_MISMATCH,
+    ROWS,
+    SCHEMA_MISMATCH,
+    STORAGE_STARTING,
+    TREATMENTS,
+    VERSION_GONE,
+    ErrorClass,
+    Row,
+)
 from gitops.readiness.texts import one_line
+
+__all__ = [
+    "DELETING",
+    "DRY_RUN_UNSUPPORTED",
+    "IMMUTABLE",
+    "LIVE_SCHEMA_MISMATCH",
+    "SCHEMA_MISMATCH",
+    "STORAGE_STARTING",
+    "VERSION_GONE",
+    "ApiError",
+    "Cause",
+    "ErrorClass",
+    "FieldConflict",
+    "RequestFailed",
+    "backoff",
+    "classify",
+    "classify_status",
+    "cut",
+    "given",
+    "unreachable",
+]
 
 MESSAGE_LIMIT = 256
 """Characters kept of a server's message; enough for every text we know, too little for a copied object."""
 
 _CAUSE_LIMIT = 64
-
-
-class ErrorClass(enum.StrEnum):
-    """What an error means for the object it is about."""
-
-    DENIED = "denied"  # a webhook or admission policy said no; it may say yes later
-    REFUSED = "refused"  # permanent until Git or the cluster's rules change
-    WAITING = "waiting"  # something else has to exist or go first: ApiError.waits_for
-    BLOCKED = "blocked"  # the live object (or a neighbour) stands in the way
-    CONFLICT = "conflict"  # fields belong to other managers: ApiError.conflicts
-    GONE = "gone"  # the object does not exist
-    STALE = "stale"  # a uid, resourceVersion or `test` precondition did not hold: read again
-    RETRY = "retry"  # transient, or throttled
-    UNREACHABLE = "unreachable"  # no answer
-    FORBIDDEN = "forbidden"  # our rights do not allow it (RBAC)
-    UNAUTHORIZED = "unauthorized"  # our credentials are not accepted
-    EXPIRED = "expired"  # the resourceVersion is too old: list again
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +89,7 @@ class ApiError:
 
     `reason` is the server's, or one of ours in CamelCase where the server gave none. `retry_after` is the server's wish
     in seconds. `waits_for` names what a WAITING error waits for (`namespace demo`, `kind NIMCache.apps.nvidia.com`).
+    `row` is the id of the row of the taxonomy that it fits, "" for what the server had no part in.
     """
 
     cls: ErrorClass
@@ -81,6 +99,7 @@ class ApiError:
     causes: tuple[Cause, ...] = ()
     retry_after: float | None = None
     waits_for: str = ""
+    row: str = field(default="", compare=False)
 
     @property
     def conflicts(self) -> tuple[FieldConflict, ...]:
@@ -97,19 +116,31 @@ class ApiError:
         """A webhook with side effects cannot be asked in a dry run; the real call may well succeed."""
         return self.reason == DRY_RUN_UNSUPPORTED
 
+    @property
+    def is_immutable(self) -> bool:
+        """A field that can be set on create only is another. No proof that the new value is right: a typo in it gives
+        the same text (ssa-live 25)."""
+        return self.reason == IMMUTABLE
+
+    @property
+    def hint(self) -> str:
+        """What people can do about it; "" where there is nothing to say."""
+        return BY_ID[self.row].hint if self.row else ""
+
     def wait(self, attempt: int, rng: random.Random) -> float:
         """Seconds before attempt number `attempt + 1` (attempts count from 1); never sooner than the server asked.
 
         For some milliseconds after a CRD changed the server still holds a payload against the old schema, so the first
-        refusals for that reason are looked at again soon; one that stays is refused like any other.
+        refusals for that reason are looked at again soon (`Row.soon`); one that stays is refused like any other.
         """
-        early = self.is_schema and attempt <= SCHEMA_LOOKS
+        early = bool(self.row) and attempt <= BY_ID[self.row].soon
         return max(backoff(ErrorClass.RETRY if early else self.cls, attempt, rng), self.retry_after or 0.0)
 
     def __str__(self) -> str:
         what = f"waiting for {self.waits_for}" if self.waits_for else self.cls
         code = f"HTTP {self.status}" if self.status else "no answer"
-        return f"{what}: {self.message or self.reason or code}"
+        hint = f" [{self.hint}]" if self.hint else ""
+        return f"{what}: {self.message or self.reason or code}{hint}"
 
 
 class RequestFailed(Exception):
@@ -118,19 +149,6 @@ class RequestFailed(Exception):
     def __init__(self, error: ApiError) -> None:
         super().__init__(str(error))
         self.error = error
-
-
-SCHEMA_LOOKS = 2
-"""How often an apply that does not fit the schema is tried again soon."""
-
-SCHEMA_MISMATCH = "SchemaMismatch"
-STORAGE_STARTING = "StorageStarting"
-"""For some milliseconds after a definition changed. It comes as 429, but nobody is asked to spare the cluster."""
-DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
-DELETING = "Deleting"
-"""Our reason where an apply was answered with an object that is on its way out."""
-VERSION_GONE = "VersionGone"
-LIVE_SCHEMA_MISMATCH = "LiveSchemaMismatch"
 
 
 def classify(
@@ -161,33 +179,22 @@ def classify_status(document: Mapping[str, Any]) -> ApiError:
     return _classify_status(document, code if isinstance(code, int) else 500, resource="", applying=False)
 
 
+def given(reason: str, message: str, *, status: int = 0, waits_for: str = "") -> ApiError:
+    """The error of a call that we judge ourselves, by one of the reasons in the table (`Row.given`)."""
+    row = BY_GIVEN[reason]
+    return ApiError(row.cls, status, reason, cut(message), waits_for=waits_for, row=row.id)
+
+
 def unreachable(message: str, *, reason: str = "Unreachable") -> ApiError:
-    """An ApiError for a call that got no answer."""
-    return ApiError(ErrorClass.UNREACHABLE, reason=reason, message=cut(message))
-
-
-_BACKOFF: dict[ErrorClass, tuple[float, float]] = {
-    # first pause and longest pause, in seconds; doubles in between
-    ErrorClass.DENIED: (10.0, 600.0),
-    ErrorClass.REFUSED: (60.0, 3600.0),
-    ErrorClass.WAITING: (0.5, 30.0),
-    ErrorClass.BLOCKED: (5.0, 300.0),
-    ErrorClass.CONFLICT: (1.0, 60.0),
-    ErrorClass.GONE: (0.05, 5.0),
-    ErrorClass.STALE: (0.05, 5.0),
-    ErrorClass.RETRY: (0.25, 60.0),
-    ErrorClass.UNREACHABLE: (0.5, 30.0),
-    ErrorClass.FORBIDDEN: (15.0, 300.0),
-    ErrorClass.UNAUTHORIZED: (5.0, 120.0),
-    ErrorClass.EXPIRED: (0.05, 10.0),
-}
+    """An ApiError for a call that got no answer, or none of a Kubernetes API."""
+    return given(reason, message)
 
 
 def backoff(cls: ErrorClass, attempt: int, rng: random.Random) -> float:
     """Seconds to wait after failed attempt number `attempt` (from 1): doubling, capped, with half of it random, so that
     many objects (or many daemons) that failed together do not come back together."""
-    first, longest = _BACKOFF[cls]
-    delay = min(longest, first * 2.0 ** min(max(attempt, 1) - 1, 30))
+    treatment = TREATMENTS[cls]
+    delay = min(treatment.longest, treatment.first * 2.0 ** min(max(attempt, 1) - 1, 30))
     return float(delay * (0.5 + rng.random() / 2))
 
 
@@ -221,96 +228,83 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What rows look at."""
+
+    status: int
+    message: str = ""
+    causes: tuple[Cause, ...] = ()
+    about: str = ""
+    name: str = ""
+    resource: str = ""
+    applying: bool = False
+    plain: bool = False
+
+    @property
+    def elsewhere(self) -> bool:
+        """A 404 about something else than the object asked for: an apply creates that one."""
+        return self.applying or (self.about == "namespaces" and self.resource != "namespaces")
+
+    def fits(self, row: Row) -> bool:
+        return (
+            not row.given
+            and (not row.codes or self.status in row.codes)
+            and (row.message is None or row.message.search(self.message) is not None)
+            and (row.plain is None or row.plain == self.plain)
+            and (row.applying is None or row.applying == self.applying)
+            and (row.elsewhere is None or row.elsewhere == self.elsewhere)
+            and (not row.about or self.about in row.about)
+            and not (row.nameless and (self.about or self.name))
+            and self._causes_fit(row)
+        )
+
+    def _causes_fit(self, row: Row) -> bool:
+        if row.without_causes:
+            return not self.causes
+        if row.only_field:
+            return bool(self.causes) and all(cause.field == row.only_field for cause in self.causes)
+        return not row.cause or any(
+            cause.reason == row.cause and (row.cause_message is None or row.cause_message.search(cause.message))
+            for cause in self.causes
+        )
+
+
+def _judge(answer: _Answer) -> tuple[Row, str]:
+    """The row that an answer fits, and what it waits for. The last row fits everything."""
+    row = next(row for row in ROWS if answer.fits(row))
+    match = row.message.search(answer.message) if row.message else None
+    groups = match.groups() if match else ()
+    return row, row.waits_for.format(*groups, about=answer.about or "object", name=answer.name).strip()
+
+
 def _classify_plain(status: int, body: bytes) -> ApiError:
     """An answer that is no Status: a proxy's page, or the API server's own 404 for a path that it does not serve."""
-    if status == 404:
-        # kube-apiserver answers `404 page not found` for a group, version or resource that is not served.
-        return ApiError(
-            ErrorClass.WAITING, status, "NotServed", "the cluster does not serve this kind", waits_for="kind"
-        )
-    if status in (301, 302, 303, 307, 308):
-        return ApiError(ErrorClass.UNREACHABLE, status, "Redirected", "the address redirects: not a Kubernetes API")
-    return ApiError(_by_code(status), status, message=f"HTTP {status} without a Kubernetes status")
+    row, waits_for = _judge(_Answer(status, plain=True))
+    # Nothing of such a body is quoted: nobody knows what is in it.
+    message = row.says or f"HTTP {status} without a Kubernetes status"
+    return ApiError(row.cls, status, row.reason, message, waits_for=waits_for, row=row.id)
 
 
 def _classify_status(document: Mapping[str, Any], status: int, *, resource: str, applying: bool) -> ApiError:
-    reason = _text(document.get("reason"))
     message = _text(document.get("message"))
     details = document.get("details")
     details = details if isinstance(details, dict) else {}
-    causes = tuple(_causes(details))
+    causes, about = tuple(_causes(details)), _text(details.get("kind"))
+    row, waits_for = _judge(
+        _Answer(status, message, causes, about, _text(details.get("name")), resource=resource, applying=applying)
+    )
     pause = details.get("retryAfterSeconds")
-    about = _text(details.get("kind"))
-    error = ApiError(
-        cls=_by_code(status),
+    return ApiError(
+        cls=row.cls,
         status=status,
-        reason=reason,
+        reason=row.reason or _text(document.get("reason")),
         message=cut(_without_values(message, about)),
         causes=tuple(replace(c, message=cut(_without_values(c.message, about))) for c in causes[:_CAUSE_LIMIT]),
         retry_after=float(pause) if isinstance(pause, int) and pause > 0 else None,
+        waits_for=waits_for,
+        row=row.id,
     )
-    for pattern, cls, own_reason, waits_for in _BY_MESSAGE:
-        match = pattern.search(message)
-        if match:
-            return replace(
-                error, cls=cls, reason=own_reason or reason, waits_for=match.expand(waits_for) if waits_for else ""
-            )
-    if status == 404:
-        return _not_found(error, about, _text(details.get("name")), resource=resource, applying=applying)
-    if status == 409:
-        conflict = any(cause.reason == "FieldManagerConflict" for cause in causes)
-        return replace(error, cls=ErrorClass.CONFLICT if conflict else ErrorClass.STALE)
-    if status == 403:
-        terminating = any(cause.reason == "NamespaceTerminating" for cause in causes)
-        if terminating:
-            return replace(error, cls=ErrorClass.WAITING, waits_for="end of the namespace's deletion")
-        # In-tree admission (LimitRanger, PodSecurity, …) says "X is forbidden: why"; authorization names the user.
-        admission = " is forbidden: " in message and not _USER_CANNOT.search(message)
-        return replace(error, cls=ErrorClass.DENIED if admission else ErrorClass.FORBIDDEN)
-    if status == 422:
-        return replace(error, cls=_invalid(message, causes))
-    return error
-
-
-def _not_found(error: ApiError, about: str, name: str, *, resource: str, applying: bool) -> ApiError:
-    if about == "namespaces" and (applying or resource != "namespaces"):
-        return replace(error, cls=ErrorClass.WAITING, waits_for=f"namespace {name}")
-    if not about and not name:
-        return replace(error, cls=ErrorClass.WAITING, reason="NotServed", waits_for="kind")
-    if applying:
-        # An apply creates what is missing, so this is about something the object names: for a binding it is the role
-        # (the server says `rolebindings "<role>" not found` to a caller without the right to bind).
-        wanted = "role" if about in ("rolebindings", "clusterrolebindings") else about or "object"
-        return replace(error, cls=ErrorClass.WAITING, waits_for=f"{wanted} {name}".strip())
-    return replace(error, cls=ErrorClass.GONE)
-
-
-def _invalid(message: str, causes: tuple[Cause, ...]) -> ErrorClass:
-    if not causes:
-        # A `test` of a JSON patch that fails: 422 Invalid without causes.
-        return ErrorClass.STALE
-    if all(cause.field == "metadata.uid" for cause in causes):
-        return ErrorClass.STALE  # the payload's uid is that of an earlier object of this name
-    if any(cause.reason == "FieldValueDuplicate" for cause in causes) or "port is already allocated" in message:
-        # Our own payload cannot hold duplicates (an apply refuses them with 500), so they come from live items.
-        return ErrorClass.BLOCKED
-    return ErrorClass.REFUSED
-
-
-def _by_code(status: int) -> ErrorClass:
-    if status == 401:
-        return ErrorClass.UNAUTHORIZED
-    if status == 403:
-        return ErrorClass.FORBIDDEN
-    if status == 404:
-        return ErrorClass.GONE
-    if status == 409:
-        return ErrorClass.STALE
-    if status == 410:
-        return ErrorClass.EXPIRED
-    if status in (408, 429) or status >= 500:
-        return ErrorClass.RETRY
-    return ErrorClass.REFUSED
 
 
 def _causes(details: Mapping[str, Any]) -> list[Cause]:
@@ -349,51 +343,3 @@ def _without_values(message: str, about: str) -> str:
     if about.lower() in ("secret", "secrets") or "Kind=Secret)" in message:
         message = _INVALID_VALUE.sub(r"\1: (hidden)", message)
     return message
-
-
-_USER_CANNOT = re.compile(r"User \".*\" cannot ")
-
-_BY_MESSAGE: tuple[tuple[re.Pattern[str], ErrorClass, str, str], ...] = tuple(
-    (re.compile(pattern, re.DOTALL), cls, reason, waits_for)
-    for pattern, cls, reason, waits_for in (
-        # Webhooks and policies: whatever the HTTP code is.
-        (r'^admission webhook ".*?" denied the request', ErrorClass.DENIED, "WebhookDenied", ""),
-        (r"admission webhook \".*?\" does not support dry run", ErrorClass.REFUSED, DRY_RUN_UNSUPPORTED, ""),
-        (
-            r"ValidatingAdmissionPolicy '.*?' with binding '.*?' denied request: .*no params found",
-            ErrorClass.WAITING,
-            "",
-            "parameters of an admission policy",
-        ),
-        (r"no params found for policy binding", ErrorClass.WAITING, "", "parameters of an admission policy"),
-        (r"ValidatingAdmissionPolicy '.*?' with binding '.*?' denied request", ErrorClass.DENIED, "PolicyDenied", ""),
-        (r"violates PodSecurity", ErrorClass.DENIED, "PodSecurity", ""),
-        (r"failed calling webhook", ErrorClass.RETRY, "WebhookUnreachable", ""),
-        (r"conversion webhook for .* failed", ErrorClass.RETRY, "ConversionFailed", ""),
-        (r"storage is \(re\)initializing", ErrorClass.RETRY, STORAGE_STARTING, ""),
-        # Permanent although they arrive as 500.
-        (r"failed to create typed patch object", ErrorClass.REFUSED, SCHEMA_MISMATCH, ""),
-        (r"failed to create manager for existing fields", ErrorClass.BLOCKED, LIVE_SCHEMA_MISMATCH, ""),
-        # Some entry of managedFields is at a version that the definition has no more.
-        (r"request to convert CR to an invalid group/version", ErrorClass.BLOCKED, VERSION_GONE, ""),
-        (r"request is too large|Request entity too large", ErrorClass.REFUSED, "TooLarge", ""),
-        (r"rpc error.*ResourceExhausted", ErrorClass.REFUSED, "TooLarge", ""),
-        # The live object does not fit its own schema (equal owner references, …): kubernetes/kubernetes#123053.
-        (r"failed to create typed live object", ErrorClass.BLOCKED, LIVE_SCHEMA_MISMATCH, ""),
-        # What an object needs and does not have yet.
-        (
-            r"unable to create new content in namespace (\S+) because it is being terminated",
-            ErrorClass.WAITING,
-            "",
-            r"end of the deletion of namespace \1",
-        ),
-        (r"custom resource definition is terminating", ErrorClass.WAITING, "", "end of the deletion of the CRD"),
-        (r"error looking up service account ([^\s:]+)", ErrorClass.WAITING, "", r"service account \1"),
-        (r"no PriorityClass with name (\S+) was found", ErrorClass.WAITING, "", r"priority class \1"),
-        (r'RuntimeClass "([^"]*)" not found', ErrorClass.WAITING, "", r"runtime class \1"),
-        (r"exceeded quota: ([^,\s]+)", ErrorClass.WAITING, "QuotaExceeded", r"quota \1"),
-        (r"status unknown for quota: ([^,\s]+)", ErrorClass.WAITING, "QuotaExceeded", r"quota \1"),
-        # Rights.
-        (r"attempting to grant RBAC permissions not currently held", ErrorClass.FORBIDDEN, "Escalation", ""),
-    )
-)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.errors import ApiError, ErrorClass, unreachable
 from gitops.cluster.objects import Objects
 from gitops.model.identity import ObjectRef, ReconcilerName
 from gitops.model.kinds import LEASE
@@ -156,7 +156,7 @@ class LeaseKeeper:
             async with asyncio.timeout(limit):
                 outcome: StoredLease | ApiError = await self._try(begun)
         except TimeoutError:
-            outcome = ApiError(ErrorClass.UNREACHABLE, reason="Timeout", message="no answer about the Lease in time")
+            outcome = unreachable("no answer about the Lease in time", reason="Timeout")
         await self._conclude(outcome, begun)
         return self._pause()
 

@@ -32,6 +32,7 @@ from gitops.plan.loading import Loader
 from gitops.plan.placing import MOST_INSTANCES, too_many
 from gitops.plan.remembering import Inputs, Memory, cache_key, together
 from gitops.plan.repository_policies import read_policies
+from gitops.plan.scoping import Scoping
 from gitops.plan.tasks import TASK_FILE, TaskSource, ask_task, compile_task, plan_task, read_task
 from gitops.plan.units import Compilation, Unit
 from gitops.plan.validating import NO_VERDICTS, Validator, Verdicts
@@ -83,6 +84,7 @@ class Compiler:
         """`files` have schemas for what clusters do not tell."""
         self.registry = registry
         self._validator = Validator(files)
+        self._scoping = Scoping()
         self._loader = Loader()
         self._sources: OrderedDict[tuple[WorkloadRef, bytes], Source] = OrderedDict()
         self._results: OrderedDict[tuple[WorkloadRef, bytes], WorkloadResult] = OrderedDict()
@@ -139,6 +141,7 @@ class Compiler:
                 demands += memory.result.demands
         if only is None and repository is not None:
             run.check_not_empty(layout, repository, context)
+        run.scoped(self._scoping, told)
         collisions = check_units(u for units in run.units.values() for u in units)
         run.findings += collisions
         run.collided(f.workload for f in collisions if f.workload is not None)
@@ -348,6 +351,16 @@ class _Run:
                 self.leave_alone(ref, result)
         if result.named is not None:
             self.named[ref] = result.named
+
+    def scoped(self, scoping: Scoping, facts: Facts) -> None:
+        """No object of a cluster-scoped kind keeps a namespace."""
+        every = [*(u for units in self.units.values() for u in units), *self.suspects]
+        changed, found = scoping.settle(every, facts)
+        if changed:
+            self.units = {ref: tuple(changed.get(u.key, u) for u in units) for ref, units in self.units.items()}
+            self.suspects = [changed.get(u.key, u) for u in self.suspects]
+            self.findings += found
+            self.collided(f.workload for f in found if f.severity == Severity.ERROR and f.workload is not None)
 
     def collided(self, refs: Iterable[WorkloadRef]) -> None:
         for ref in refs:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.cluster.credentials import Credentials, CredentialsFolder, MissingCredentials
-from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.errors import RequestFailed, given
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName
 
@@ -23,7 +23,7 @@ class FolderConnector:
         name = ClusterName(cluster.metadata.name)
         found = self._folder.find(cluster.spec.credentials)
         if isinstance(found, MissingCredentials):
-            raise RequestFailed(ApiError(ErrorClass.UNAUTHORIZED, reason="NoCredentials", message=found.sentence))
+            raise RequestFailed(given("NoCredentials", found.sentence))
         self._used[name] = found
         return await Connection.open(found.path, name=name, settings=self._settings)
 

@@ -83,6 +83,8 @@ class Sightings:
             return
         self._state.unclaimed.discard(ref)
         key, desired = found
+        if live.get("apiVersion", desired.gvk.api_version) != desired.gvk.api_version:
+            return  # the watch of another version, at which other objects of this kind are declared, shows it too
         record = self._state.record(desired)
         if record.in_flight:
             record.pending, record.left_in_flight = live, ""

@@ -194,6 +194,7 @@ class UnitWork:
             passed = await asyncio.gather(*(self.gate.passes(run, step) for step in level))
             level = tuple(step for step, passes in zip(level, passed, strict=True) if passes)
             await self._preflight.run(run, [s for s in level if s.object.ref in run.redefined and not run.stops(s)])
+            await self._once.recreate(run)
         await asyncio.gather(*(self._writer.apply(run, step) for step in level))
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:

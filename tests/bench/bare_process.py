@@ -1,7 +1,8 @@
 """The bare loop: the same calls without an engine, as the floor that the engine is measured against.
 
 `replay FILE` sends the calls that an engine made, in their order and with its concurrency, to other namespaces, and
-looks at nothing. `repair NAMESPACE` watches the four kinds and patches every foreign value back at once.
+looks at nothing; with `without-dry-runs` those of the preflight are left out. `repair NAMESPACE` watches the four kinds
+and patches every foreign value back at once.
 Both are one asyncio process with one aiohttp session, as the engine is.
 """
 
@@ -60,8 +61,11 @@ def moved(calls: list[Call], names: Mapping[str, str]) -> list[tuple[str, str, d
     return made
 
 
-async def replay(url: str, certificates: Mapping[str, str], recorded: bytes, names: Mapping[str, str]) -> None:
-    calls = moved(msgspec.msgpack.decode(recorded, type=list[Call]), names)
+async def replay(
+    url: str, certificates: Mapping[str, str], recorded: bytes, names: Mapping[str, str], *, dry_runs: bool
+) -> None:
+    made = msgspec.msgpack.decode(recorded, type=list[Call])
+    calls = moved([call for call in made if dry_runs or "dryRun" not in call.query], names)
     statuses: Counter[int] = Counter()
     waiting = iter(calls)
     async with session(certificates) as http:
@@ -112,6 +116,7 @@ if __name__ == "__main__":
     mode, where, rest = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
     address = where.pop("url")
     if mode == "replay":
-        asyncio.run(replay(address, where, Path(rest[0]).read_bytes(), json.loads(rest[1])))
+        recorded, dry_runs = Path(rest[0]).read_bytes(), "without-dry-runs" not in rest
+        asyncio.run(replay(address, where, recorded, json.loads(rest[1]), dry_runs=dry_runs))
     else:
         asyncio.run(repair(address, where, rest[0]))

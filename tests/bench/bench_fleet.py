@@ -1,7 +1,7 @@
 """What the engine costs on a real API server, beside a bare loop of the same calls on the same server.
 
-`python tests/bench/bench_fleet.py [--units 20 200 1000] [--json FILE]`. Measures and prints; asserts nothing.
-docs/benchmarks.md says what each figure means and gives the last ones.
+`python tests/bench/bench_fleet.py [--units 20 200 1000] [--sync-only] [--json FILE] [--markdown FILE]`. Measures and
+prints; asserts nothing. docs/performance.md says what each figure means and gives the last ones.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -25,7 +26,7 @@ from observing import Witness, witness
 
 HERE = Path(__file__).parent
 BEST_PEER = 17.0
-"""Objects a second of the faster of the two best known tools, on the same machine (docs/benchmarks.md)."""
+"""Objects a second of the faster of the two best known tools, on the same machine (docs/performance.md)."""
 
 
 @dataclass(slots=True)
@@ -42,7 +43,30 @@ class Table:
     def add(self, name: str, value: float | str, unit: str = "", target: str = "") -> None:
         self.rows.append({"section": self.section, "name": name, "value": value, "unit": unit, "target": target})
         shown = value if isinstance(value, str) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+        self.rows[-1]["shown"] = shown
         print(f"  {name:58} {shown:>12} {unit:12} {'target ' + target if target else ''}", flush=True)
+
+    def markdown(self, ran_on: str) -> str:
+        """All figures: a row for each, a column for each size. What was asked of one size only stands in its column."""
+        sizes = list(dict.fromkeys(row["section"].partition(":")[0] for row in self.rows if ":" in row["section"]))
+        lines = [f"{ran_on}.", "", f"| | target | {' | '.join(sizes)} |", "|---|---|" + "---|" * len(sizes)]
+        cells: dict[tuple[str, str, str], dict[str, str]] = {}
+        for row in self.rows:
+            size, colon, what = row["section"].partition(":")
+            key = (what.strip(), row["name"], row["target"]) if colon else (size, row["name"], row["target"])
+            cells.setdefault(key, {})[size if colon else sizes[-1]] = f"{row['shown']} {row['unit']}".strip()
+        for (what, name, target), values in cells.items():
+            lines.append(f"| {what}: {name} | {target} | {' | '.join(values.get(size, '') for size in sizes)} |")
+        return "\n".join(lines) + "\n"
+
+
+def machine(load: float) -> str:
+    """What it ran on, in one line."""
+    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores, name = os.cpu_count(), model.partition(":")[2].strip() or platform.machine()
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"{cores} cores ({name}), {memory:.0f} GiB, {system}, load {load:.1f} at the start"
 
 
 class Engine:
@@ -156,22 +180,28 @@ async def first_sync(place: Place, table: Table) -> Engine:
     rate = objects_declared / seconds
     table.add("objects a second", rate, "/s", f"≥ {15 * BEST_PEER:.0f} (15 × the best peer)")
     table.add("… against the best peer", rate / BEST_PEER, "×", "≥ 15")
-    table.add("calls", done["calls"], "", " ".join(f"{n} {v}" for v, n in sorted(done["verbs"].items())))
+    table.add("calls", done["calls"])
+    for verb, number in sorted(done["verbs"].items()):
+        table.add(f"… {verb}", number)
+    table.add("calls for each object", done["calls"] / objects_declared)
     table.add("CPU of the engine's process", cpu, "s")
     table.add("… for each call", 1000 * cpu / done["calls"], "ms")
     table.add("bare loop of the same calls", bare["seconds"], "s")
     table.add("CPU of the bare loop", bare["cpu"], "s")
     table.add("engine's speed against the bare loop", 100 * bare["seconds"] / seconds, "%", "≥ 50")
+    unchecked = await bare_sync(place, file, without_dry_runs=True)
+    table.add("bare loop without the dry-runs", unchecked["seconds"], "s")
     if done["failed"] or bare["failed"]:
         table.add("calls that failed, engine / bare loop", f"{done['failed']} / {bare['failed']}")
     return engine
 
 
-async def bare_sync(place: Place, file: Path) -> dict[str, Any]:
-    names = {place.namespace: "plain", "gitops-system": "plain-system"}
+async def bare_sync(place: Place, file: Path, *, without_dry_runs: bool = False) -> dict[str, Any]:
+    plain = "unchecked" if without_dry_runs else "plain"
+    names = {place.namespace: plain, "gitops-system": f"{plain}-system"}
     for name in names.values():
         place.plane.create_namespace(name)
-    process = await place.bare("replay", str(file), json.dumps(names))
+    process = await place.bare("replay", str(file), json.dumps(names), *(["without-dry-runs"] * without_dry_runs))
     output, _ = await process.communicate()
     answer: dict[str, Any] = json.loads(output)
     return answer
@@ -287,6 +317,9 @@ async def scenario(units: int, options: argparse.Namespace, table: Table) -> dic
             await warm_up(place)
             table.begin(f"{units:,} units, {count:,} objects: first sync")
             engine = await first_sync(place, table)
+            if options.sync_only:
+                await engine.close()
+                return {"objects": count}
             table.begin(f"{units:,} units, {count:,} objects: one-file commit")
             await commits(place, engine, table, count=options.commits)
             table.begin(f"{units:,} units, {count:,} objects: drift")
@@ -324,18 +357,22 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=50)
     parser.add_argument("--edits", type=int, default=500)
     parser.add_argument("--rest", type=float, default=30.0, help="seconds at rest")
+    parser.add_argument("--sync-only", action="store_true", help="the first sync and nothing else")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--markdown", type=Path, help="and as the table of docs/performance.md to this one")
     options = parser.parse_args()
     table = Table()
     load = os.getloadavg()[0]
     table.begin(f"{os.cpu_count()} cores, load {load:.1f}")
     memory = [asyncio.run(scenario(units, options, table)) for units in options.units]
-    if len(memory) > 1:
+    if len(memory) > 1 and not options.sync_only:
         few, many = memory[-2], memory[-1]
         between = many["objects"] - few["objects"]
         table.begin(f"memory of a watched object, between {few['objects']:,} and {many['objects']:,}")
         for state in ("worked", "restarted"):
             table.add(f"bytes an object, {state}", (many[state] - few[state]) / between, "B", "≤ 1,500")
+    if options.markdown:
+        options.markdown.write_text(table.markdown(machine(load)))
     if options.json:
         options.json.write_text(json.dumps({"cores": os.cpu_count(), "load": load, "figures": table.rows}, indent=1))
 

@@ -1,7 +1,7 @@
 """The repository that the benchmarks declare: N bundles of four objects each, all in one namespace.
 
 A unit is what a small service needs: ServiceAccount, ConfigMap, Service, Deployment. The peers' figures in
-docs/benchmarks.md were taken on the same four kinds.
+docs/performance.md were taken on the same four kinds.
 """
 
 from __future__ import annotations

@@ -272,7 +272,8 @@ def test_an_error_reads_as_a_sentence() -> None:
 
 
 def test_24_a_schema_refusal_is_looked_at_again_soon_and_then_is_one_like_any_other() -> None:
-    schema = ApiError(ErrorClass.REFUSED, 500, SCHEMA_MISMATCH, "field not declared in schema")
+    schema = classify(500, {}, status(500, TYPED), applying=True)
+    assert (schema.reason, schema.is_schema) == (SCHEMA_MISMATCH, True)
     rng = random.Random(0)
     assert [schema.wait(attempt, rng) < 1 for attempt in (1, 2, 3)] == [True, True, False]
     assert ApiError(ErrorClass.REFUSED, 422, "Invalid", "no").wait(1, rng) >= 30

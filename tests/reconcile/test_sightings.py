@@ -73,6 +73,16 @@ def test_objects_that_nobody_declares_are_none_of_ours(watcher: Watcher, kit: An
     assert (watcher.looks, watcher.touched) == ([], [])
 
 
+def test_what_the_watch_of_another_version_shows_is_not_held_against_what_is_declared(
+    watcher: Watcher, kit: Any
+) -> None:
+    """Other objects of the kind are declared at that version; converted to it, this one has other fields."""
+    converted = kit.edited(watcher.web, level="debug")
+    converted["apiVersion"] = "v0"
+    watcher.see(Changed(converted))
+    assert (watcher.looks, watcher.drifts) == ([], [])
+
+
 def test_lost_ownership_is_repaired_but_no_drift_that_people_see(watcher: Watcher, kit: Any) -> None:
     watcher.see(Changed(kit.edited(watcher.web, level="info")))
     assert (watcher.looks, watcher.drifts) == ([(kit.key, True)], [])

@@ -72,7 +72,8 @@ class ControlPlane(ApiServer):
         self._api_flags = api_flags
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._guard: subprocess.Popen[bytes] | None = None
-        self._etcd_url = ""
+        self.etcd_url = ""
+        """For tests that change what is stored."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -133,7 +134,7 @@ class ControlPlane(ApiServer):
         disabled = "TaintNodesByCondition" if self.controllers else "TaintNodesByCondition,ServiceAccount"
         self._run(
             "kube-apiserver",
-            f"--etcd-servers={self._etcd_url}",
+            f"--etcd-servers={self.etcd_url}",
             f"--secure-port={self.url.rpartition(':')[2]}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
@@ -191,13 +192,13 @@ class ControlPlane(ApiServer):
 
     def _start_etcd(self, timeout: float) -> None:
         port = free_port()
-        self._etcd_url = f"http://127.0.0.1:{port}"
+        self.etcd_url = f"http://127.0.0.1:{port}"
         self._run(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
             "--unsafe-no-fsync",
-            f"--listen-client-urls={self._etcd_url}",
-            f"--advertise-client-urls={self._etcd_url}",
+            f"--listen-client-urls={self.etcd_url}",
+            f"--advertise-client-urls={self.etcd_url}",
             "--listen-peer-urls=http://127.0.0.1:0",
             "--quota-backend-bytes=8589934592",
             "--log-level=warn",
