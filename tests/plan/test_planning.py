@@ -7,11 +7,23 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gitops.model.findings import Origin
 from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadKind
 from gitops.plan.parents import Member, ParentRecord
-from gitops.plan.planning import Apply, Observed, Reason, course, plan_removal, plan_unit, settled_members, unjudgeable
+from gitops.plan.planning import (
+    SHARED,
+    Apply,
+    Observed,
+    Reason,
+    course,
+    plan_removal,
+    plan_unit,
+    settled_members,
+    unjudgeable,
+)
 from gitops.plan.units import DesiredObject, Mode, Stage, Unit
 
 KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", ClusterName("a"))
@@ -63,6 +75,32 @@ def test_what_a_namespace_needs_goes_first_and_then_each_component_by_itself() -
     way = course(plan_unit(unit(*shared, *rest), record=None, observed={}).applies)
     assert names(way.shared) == [["ns"], ["quota"], ["role"]]
     assert [names(lane) for lane in way.lanes] == [[["CONFIG-0"], ["WORKLOAD-0"]], [["CONFIG-1"], ["WORKLOAD-1"]]]
+
+
+@given(st.lists(st.tuples(st.sampled_from(Stage), st.integers(0, 3), st.booleans()), max_size=14))
+def test_a_course_has_every_apply_once_after_all_that_it_needs(parts: list[tuple[Stage, int, bool]]) -> None:
+    """An object may depend on the one of its component that the unit's order has right before it."""
+    objects: list[DesiredObject] = []
+    last: dict[int, ObjectRef] = {}
+    for number, (stage, component, depends) in enumerate(sorted(parts, key=lambda p: p[0])):
+        wanted = (last[component],) if depends and component in last else ()
+        item = dataclasses.replace(desired(f"o{number}", stage=stage), component=component, depends_on=wanted)
+        last[component] = item.ref
+        objects.append(item)
+    way = course(plan_unit(unit(*objects), record=None, observed={}).applies)
+    begun: dict[ObjectRef, tuple[int, int, int]] = {}  # shared or lane, which, level: only equal lanes have an order
+    for lane, levels in enumerate((way.shared, *way.lanes)):
+        for place, level in enumerate(levels):
+            begun |= {s.object.ref: (min(lane, 1), lane, place) for s in level}
+    assert sorted(begun) == sorted(o.ref for o in objects)
+    assert sum(len(level) for levels in (way.shared, *way.lanes) for level in levels) == len(objects)
+    for item in objects:
+        shared, lane, place = begun[item.ref]
+        assert shared == (item.stage > SHARED)
+        for other in objects:
+            if other.component == item.component and (other.stage < item.stage or other.ref in item.depends_on):
+                before, its_lane, its_place = begun[other.ref]
+                assert before < shared or (its_lane == lane and its_place < place)
 
 
 @pytest.mark.parametrize(
