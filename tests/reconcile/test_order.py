@@ -15,8 +15,10 @@ from gitops.plan.units import DesiredObject, Stage
 from gitops.readiness.statuses import Flag, ObjectMemory, ObjectStatus, Outlook, Status
 from gitops.reconcile import gating
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
+from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.unit_work import UnitWork
@@ -43,6 +45,8 @@ class Bench:
             pruner=pruner,
             context=self.context,
             sightings=sightings,
+            secrets=SecretSources(state, look=lambda key: None),
+            endings=Endings(state, self.contents),
             may_write=lambda: True,
         )
         return state
