@@ -27,7 +27,6 @@ from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
 from gitops.model.clusters import Cluster
-from gitops.plan.pruning import FuseLimits
 from gitops.policy.published import Published
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.accounts import OnceReport
@@ -204,7 +203,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         status_debounce=settings.status.debounce,
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,
-        fuse=FuseLimits(settings.fuse.count, settings.fuse.share, settings.fuse.share_floor),
+        deletion_deadline=settings.deletion_deadline,
+        fuse=settings.fuse.limits(),
         fights=FightLimits(settings.fights.limit, settings.fights.half_life),
     )
 

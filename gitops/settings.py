@@ -34,6 +34,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gitops.model.identity import GroupVersionKind
 
 if TYPE_CHECKING:
+    from gitops.plan.pruning import FuseLimits
     from gitops.policy.ownership import Ownership
     from gitops.policy.registry import OperatorRegistry
 
@@ -235,6 +236,11 @@ class FuseSettings(Group):
     share_floor: Annotated[int, Field(ge=1)] = 4
     """Objects that a unit must have for `fuse.share` to count, so that small units can lose one without ceremony."""
 
+    def limits(self) -> FuseLimits:
+        from gitops.plan.pruning import FuseLimits
+
+        return FuseLimits(self.count, self.share, self.share_floor)
+
 
 class FightSettings(Group):
     """When repair gives way: another writer that keeps undoing it is reported instead of fought for ever."""
@@ -327,6 +333,10 @@ class Settings(BaseSettings):
     webhook: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     status: StatusSettings = StatusSettings()
+
+    deletion_deadline: Seconds = 600.0
+    """Seconds after which an object whose deletion a finalizer holds is reported as blocked, with who holds it since
+    when. Finalizers are never taken off; it is looked at ever more rarely, and other units go on."""
 
     shutdown_timeout: Annotated[Seconds, Field(le=600)] = 10.0
     """Seconds a stop may take: calls in flight end, status is written, Leases are released. What is left then is

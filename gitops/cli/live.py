@@ -1,15 +1,15 @@
 """What clusters hold beside what a repository declares: the live side of `gitops plan`. Reads only, changes nothing.
 
 Objects are compared as the daemon compares them (owned fields, quantities by value), one GET each. Deletions come from
-the parents: members that are declared no more, proven as the daemon proves them. Whether a deletion will really happen
-is decided by the daemon, which also looks into namespaces and asks for consent to many.
+the parents: members that are declared no more, proven as the daemon proves them and counted as its fuse does. Whether
+they are really deleted is decided by the daemon, which also looks into namespaces and knows what commits consent to.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gitops.cluster.applying import manager_name
@@ -19,15 +19,20 @@ from gitops.cluster.discovery import Discovery
 from gitops.cluster.earlier import earlier_state
 from gitops.cluster.errors import ApiError, RequestFailed
 from gitops.cluster.facts import FactsReader
+from gitops.cluster.members import read_member
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
 from gitops.cluster.reflecting import Changed
+from gitops.cluster.volumes import reclaim_policy
 from gitops.model.findings import Finding
-from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
-from gitops.model.kinds import NAMESPACE
+from gitops.model.identity import ClusterName, ObjectRef, ReconcilerName, UnitKey
+from gitops.model.kinds import CLAIM, NAMESPACE
 from gitops.plan.compiling import Compiler
+from gitops.plan.data_held import data_held
+from gitops.plan.immutable import recreates
+from gitops.plan.naming import is_instance_namespace
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
-from gitops.plan.pruning import Verdict, decide_prune
+from gitops.plan.pruning import Consent, FuseLimits, Verdict, blown_fuses, decide_prune
 from gitops.plan.sending import as_sent
 from gitops.plan.units import Compilation, DesiredObject, Unit
 from gitops.policy.facts import ClusterFacts
@@ -62,6 +67,7 @@ class ObjectChange:
     source: str = ""
     differences: tuple[FieldDifference, ...] = ()
     problem: str = ""
+    holds: str = ""  # what would be lost with it, of one that is declared no more
 
 
 @dataclass(slots=True)
@@ -73,6 +79,10 @@ class LivePlan:
     refused: list[Finding] = field(default_factory=list)
     """Changes that the live objects would not take."""
     unreachable: dict[ClusterName, str] = field(default_factory=dict)
+    fused: dict[UnitKey, str] = field(default_factory=dict)
+    """Units whose deletions need a trailer in a commit since the last one that was applied, with the sentence."""
+    warnings: list[str] = field(default_factory=list)
+    """What is to be read before anything else: data that would be lost."""
 
     @property
     def changing(self) -> bool:
@@ -87,6 +97,7 @@ async def compare_with_clusters(
     ownership: Ownership,
     *,
     only: frozenset[str],
+    fuse: FuseLimits,
     known: Published = NOTHING_PUBLISHED,
 ) -> LivePlan:
     """Compile with the clusters' pins, so that instances stay where they are, and with what they tell of themselves,
@@ -108,6 +119,15 @@ async def compare_with_clusters(
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
             plan.changes |= found
+        for cluster in compared:
+            plan.fused |= blown_fuses(
+                cluster.prunes(plan),
+                sizes={key: len(record.members) for key, record in cluster.parents.items()},
+                declared=plan.compilation.units.keys(),
+                consent=Consent(),
+                limits=fuse,
+            )
+            plan.warnings += cluster.losses(plan)
         updates = [update for cluster in compared for update in cluster.updates]
         plan.refused = list(check_updates(compiler.registry, updates, compiled.schemas))
         plan.unreachable = {c.name: c.problem for c in clusters if c.problem}
@@ -136,8 +156,8 @@ class _Cluster:
         self._connector = connector
         self._reconciler = owner
         self._manager = manager_name(owner)
-        self._objects: Objects | None = None
         self._registry = registry
+        self._objects: Objects | None = None
         self._scalers = Scalers(ownership)
 
     async def open(self) -> None:
@@ -170,12 +190,12 @@ class _Cluster:
         units = {key: unit for key, unit in compilation.units.items() if key.cluster == self.name}
         found: dict[UnitKey, list[ObjectChange]] = {}
         await self._learn_scalers(self._objects, units)
-        declared = {o.ref for unit in units.values() for o in unit.objects}
+        declared = {ref for unit in units.values() for ref in unit.names}
         for key, unit in sorted(units.items()):
             compared = (self._compare(self._objects, key, desired) for desired in unit.objects)
             changes = await asyncio.gather(*compared)
-            own = {o.ref for o in unit.objects}
-            found[key] = [*changes, *await self._deleted(self._objects, key, own=own, declared=declared)]
+            deleted = await self._deleted(self._objects, key, own=unit.names, declared=declared)
+            found[key] = [*changes, *deleted]
         if compilation.complete:
             for key in sorted(self.parents):
                 left = key.workload in compilation.held or key in compilation.refused or key in compilation.kept
@@ -193,6 +213,42 @@ class _Cluster:
             self._scalers.known = True
             for scaler in listed.items:
                 self._scalers.event(Changed(scaler))
+
+    def prunes(self, plan: LivePlan) -> dict[UnitKey, list[Member]]:
+        """Members of each unit here that nobody declares any more, as the fuse counts them."""
+        units = (unit for key, unit in plan.compilation.units.items() if key.cluster == self.name)
+        declared = {ref for unit in units for ref in unit.names}
+        return {
+            key: [m for m in record.members if m.ref not in declared]
+            for key, record in self.parents.items()
+            if key in plan.changes
+        }
+
+    def losses(self, plan: LivePlan) -> list[str]:
+        """A sentence for each function here that is deleted and made anew under another name: its namespace is another
+        one, and what it holds does not come along."""
+        new = {
+            key: unit
+            for key, unit in plan.compilation.units.items()
+            if key.cluster == self.name and key not in self.parents
+        }
+        sentences = []
+        for key, record in sorted(self.parents.items()):
+            gone = plan.changes.get(key, [])
+            if key in plan.compilation.units or not gone or not is_instance_namespace(record.namespace):
+                continue
+            names = _names(m.ref for m in record.members)
+            heir = next((k for k, u in sorted(new.items()) if names & _names(o.ref for o in u.objects)), None)
+            lost = ", ".join(f"{c.ref} ({c.holds})" for c in gone if c.holds and c.change is Change.DELETE)
+            left = ", ".join(f"{c.ref} ({c.holds})" for c in gone if c.holds and c.change is Change.KEEP)
+            if heir is not None or lost:
+                sentences.append(
+                    f"{key} is deleted"
+                    + (f" and made anew as {heir}" if heir is not None else "")
+                    + (f"; data lost: {lost}" if lost else "")
+                    + (f"; data left behind until somebody consents to its deletion: {left}" if left else "")
+                )
+        return sentences
 
     async def _compare(self, objects: Objects, key: UnitKey, desired: DesiredObject) -> ObjectChange:
         source = str(desired.origin)
@@ -219,7 +275,9 @@ class _Cluster:
         change = Change.NONE if compared.in_sync_as_applied else Change.UPDATE
         if change is Change.UPDATE:
             before = earlier_state(body, live, compared)
-            update = Update(self.name, desired.ref, before, body, desired.provenance, key.workload, live)
+            holds = data_held(desired.ref.group_kind, live, registry=self._registry, manager=self._manager)
+            allowed = recreates(desired, holds=holds)
+            update = Update(self.name, desired.ref, before, body, desired.provenance, key.workload, live, allowed)
             self.updates.append(update)
         return ObjectChange(desired.ref, change, source, compared.differences)
 
@@ -243,11 +301,14 @@ class _Cluster:
         self, objects: Objects, key: UnitKey, member: Member, declared: Collection[ObjectRef]
     ) -> ObjectChange | None:
         try:
-            live = await objects.get(GroupVersionKind(member.ref.group, member.version, member.ref.kind), member.ref)
+            live, _ = await read_member(objects, member)
         except RequestFailed as error:
             return ObjectChange(member.ref, Change.UNKNOWN, problem=str(error))
         if isinstance(live, ApiError):
             return ObjectChange(member.ref, Change.UNKNOWN, problem=str(live))
+        holds = data_held(member.ref.group_kind, live or {}, registry=self._registry, manager=self._manager)
+        if holds and live is not None and member.ref.group_kind == CLAIM.group_kind:
+            holds = f"{holds}, {await reclaim_policy(objects, live)}"
         decision = decide_prune(
             member,
             live,
@@ -255,8 +316,14 @@ class _Cluster:
             reconciler=self._reconciler,
             manager=self._manager,
             declared=declared,
+            holds=holds,
         )
         if decision.verdict is Verdict.GONE:
             return None
         change = Change.KEEP if decision.verdict is Verdict.KEEP else Change.DELETE
-        return ObjectChange(member.ref, change, problem=decision.reason)
+        return ObjectChange(member.ref, change, problem=decision.reason, holds="" if decision.forget else holds)
+
+
+def _names(refs: Iterable[ObjectRef]) -> set[tuple[str, str, str]]:
+    """What stays of objects when their namespace is another one."""
+    return {(r.group, r.kind, r.name) for r in refs if r.namespace}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gitops.cli.live import LivePlan, ObjectChange
     from gitops.model.identity import ClusterName, UnitKey
+    from gitops.plan.pruning import FuseLimits
     from gitops.plan.units import Compilation
     from gitops.policy.ownership import Ownership
     from gitops.policy.published import Published
@@ -56,7 +57,15 @@ def plan(
     live = (
         None
         if credentials_dir is None
-        else _compared(tree, registry, settings.ownership(), credentials=credentials_dir, wanted=wanted, known=known)
+        else _compared(
+            tree,
+            registry,
+            settings.ownership(),
+            credentials=credentials_dir,
+            wanted=wanted,
+            fuse=settings.fuse.limits(),
+            known=known,
+        )
     )
     compilation = compilation if live is None else live.compilation
     if live is not None and live.refused:
@@ -87,6 +96,7 @@ def _compared(
     *,
     credentials: Path,
     wanted: frozenset[str],
+    fuse: FuseLimits,
     known: Published,
 ) -> LivePlan:
     import asyncio
@@ -96,7 +106,10 @@ def _compared(
     from gitops.reconcile.connecting import FolderConnector
 
     compiler, connector = Compiler(registry, known), FolderConnector(credentials)
-    return asyncio.run(compare_with_clusters(tree, compiler, connector, registry, ownership, only=wanted, known=known))
+    compared = compare_with_clusters(
+        tree, compiler, connector, registry, ownership, only=wanted, fuse=fuse, known=known
+    )
+    return asyncio.run(compared)
 
 
 def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wanted: frozenset[str]) -> None:
@@ -108,6 +121,8 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
     from gitops.report.findings import summary
 
     out = terminal.console()
+    for warning in () if live is None else live.warnings:
+        out.print(Text(warning, style="bold red"))
     terminal.print_findings(compilation.findings, tree.read, out)
     names = [ClusterName(name) for name in sorted(compilation.clusters) if not wanted or name in wanted]
     _print_placement(compilation, names, out)
@@ -125,6 +140,8 @@ def _print(tree: FolderTree, compilation: Compilation, live: LivePlan | None, wa
             twig = branch.add(Text(str(key)) + Text(place, style="dim"))
             if key in compilation.refused:
                 twig.add(Text("refused by the cluster: what runs stays at its last good commit", style="yellow"))
+            if live is not None and key in live.fused:
+                twig.add(Text(f"fuse: {live.fused[key]}", style="red"))
             if key in changes:
                 for change in changes[key]:
                     totals[str(change.change)] = totals.get(str(change.change), 0) + 1
@@ -232,6 +249,8 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
         unit = every.get(key)
         entry: dict[str, Any] = {"cluster": key.cluster, "namespace": unit.namespace or None if unit else None}
         entry["refused"] = key in compilation.refused
+        if live is not None:
+            entry["fuse"] = live.fused.get(key)
         if live is not None and key in live.changes:
             entry["objects"] = changes(key, live.changes[key])
         elif unit is not None and (live is None or entry["refused"]):
@@ -244,6 +263,7 @@ def _json(compilation: Compilation, live: LivePlan | None, wanted: frozenset[str
         "held": sorted(str(w) for w in compilation.held - compilation.left_alone),
         "findings": [finding_json(f) for f in compilation.findings],
         "unreachable": {} if live is None else {str(k): v for k, v in live.unreachable.items()},
+        "warnings": [] if live is None else live.warnings,
         "placement": placement_json(compilation.decisions, wanted or compilation.clusters),
         "units": units,
     }

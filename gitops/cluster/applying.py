@@ -7,6 +7,7 @@ admission plugin may have changed it and the server then reports success with th
 
 from __future__ import annotations
 
+import copy
 import enum
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -17,14 +18,14 @@ import msgspec
 from gitops.cluster import adopting, fields
 from gitops.cluster.connection import Connection, Response
 from gitops.cluster.discovery import Discovery, Resource
-from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
+from gitops.cluster.errors import DELETING, ApiError, ErrorClass, RequestFailed
 from gitops.cluster.objects import Objects, complete, incomplete
 from gitops.cluster.payloads import as_yaml
 from gitops.cluster.values import holds
 from gitops.manifests.lines import Path
 from gitops.model.adoption import Tool
 from gitops.model.identity import GroupVersionKind, ObjectRef
-from gitops.plan.units import DesiredObject
+from gitops.plan.units import DesiredObject, Trigger
 
 APPLY_PATCH = "application/apply-patch+yaml"
 """JSON is YAML: the body is JSON, which needs no YAML writer and has no surprises of type."""
@@ -156,7 +157,7 @@ class Applier(Objects):
                 error=ApiError(
                     ErrorClass.WAITING,
                     response.status,
-                    "Deleting",
+                    DELETING,
                     f"{obj.ref} is being deleted",
                     waits_for=f"end of the deletion of {obj.ref}",
                 ),
@@ -186,6 +187,21 @@ class Applier(Objects):
             warnings=response.warnings[:MAX_WARNINGS],
             live=live,
         )
+
+    async def start(self, obj: DesiredObject, trigger: Trigger, *, uid: str) -> ApplyOutcome:
+        """Send one trigger to the object with this uid; STALE when it is gone or another one.
+
+        Applied under a manager of its own: what our manager declares of the object stays as it is, and whoever sets the
+        field later causes no drift. The same value sent again changes nothing.
+        """
+        value: Any = msgspec.json.decode(trigger.value)
+        for part in reversed(trigger.path):
+            value = {part: value}
+        names = {"name": obj.ref.name} | ({"namespace": obj.ref.namespace} if obj.ref.namespace else {})
+        body = {"apiVersion": obj.gvk.api_version, "kind": obj.gvk.kind, "metadata": names, **value}
+        starter = copy.copy(self)
+        starter.manager = f"{self.manager}-trigger"
+        return await starter.apply(replace(obj, payload=msgspec.json.encode(body)), uid=uid)
 
     async def forget_before(self, outcome: ApplyOutcome) -> ApplyOutcome:
         """After a repair: take away the entry that the server made because managedFields had been wiped

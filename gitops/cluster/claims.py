@@ -56,7 +56,8 @@ async def ensure_namespaces(
     objects: Objects, *, manager: str, preflight_labels: Mapping[str, str] | None = None
 ) -> ApiError | None:
     """Create `gitops-system` and `gitops-preflight` where they are missing; the latter carries the labels of instance
-    namespaces (Pod Security above all), so that a dry run there meets the same rules. No write when all is right."""
+    namespaces (Pod Security above all), so that a dry run there meets the same rules. Labels that we gave one earlier
+    and that are wanted no more are taken away, those of others stay. No write when all is right."""
     wanted = ((SYSTEM_NAMESPACE, dict(_MANAGED_BY)), (PREFLIGHT_NAMESPACE, _MANAGED_BY | dict(preflight_labels or {})))
     for name, labels in wanted:
         error = await _ensure_namespace(objects, name, labels, manager=manager)
@@ -84,10 +85,19 @@ async def _ensure_namespace(objects: Objects, name: str, labels: Mapping[str, st
             waits_for=f"end of the deletion of namespace {name}",
         )
     have = metadata.get("labels") or {}
-    if any(have.get(key) != value for key, value in labels.items()):
-        changed = await objects.merge_patch(NAMESPACE, ref, {"metadata": {"labels": labels}}, manager=manager)
+    wanted: dict[str, str | None] = {**dict.fromkeys(_labelled_by(manager, metadata) & have.keys()), **labels}
+    if any(have.get(key) != value for key, value in wanted.items()):
+        changed = await objects.merge_patch(NAMESPACE, ref, {"metadata": {"labels": wanted}}, manager=manager)
         return changed if isinstance(changed, ApiError) else None
     return None
+
+
+def _labelled_by(manager: str, metadata: Mapping[str, Any]) -> set[str]:
+    """Labels that this manager set, without the one that the API server sets in the name of whoever creates."""
+    entries = (e for e in metadata.get("managedFields") or () if e.get("manager") == manager)
+    fields = ((e.get("fieldsV1") or {}).get("f:metadata") or {} for e in entries)
+    keys = {key for each in fields for key in each.get("f:labels") or {}}
+    return {key.removeprefix("f:") for key in keys} - {".", "kubernetes.io/metadata.name"}
 
 
 async def claim(

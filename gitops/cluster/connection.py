@@ -27,11 +27,14 @@ import msgspec
 from yarl import URL
 
 from gitops.cluster.access import Access, load_access
-from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, classify, cut, unreachable
+from gitops.cluster.errors import STORAGE_STARTING, ApiError, ErrorClass, RequestFailed, classify, cut, unreachable
 from gitops.model.identity import ClusterName
 
 JSON = "application/json"
 USER_AGENT = "gitops-reconciler"
+
+STARTING = 0.03
+"""Seconds, doubled each time, until the storage of one kind is asked again that is starting."""
 
 LARGE_BODY = 1 << 20
 """Above this a body is sent in pieces, so that writing it does not hold up the loop."""
@@ -229,11 +232,11 @@ class Connection:
         """Send one request and read the whole answer, of any status.
 
         `path` is absolute and already quoted; `timeout` in seconds; `verb` is what stats count it as. A 429 is waited
-        out (the pause holds for the whole cluster) and sent again up to `throttle_retries` times; a 401 renews the
-        credentials once. `urgent` is for the Lease: it takes no slot and waits for no pause. `wanted` is asked right
-        before each sending. An answer of more than `limit` bytes is not read to its end. Raises RequestFailed
-        (UNREACHABLE, UNAUTHORIZED when credentials can't be read, STALE when it is not wanted any more, or REFUSED when
-        it is too large).
+        out (the pause holds for the whole cluster, unless one kind's storage is only starting) and sent again up to
+        `throttle_retries` times; a 401 renews the credentials once. `urgent` is for the Lease: it takes no slot and
+        waits for no pause. `wanted` is asked right before each sending. An answer of more than `limit` bytes is not
+        read to its end. Raises RequestFailed (UNREACHABLE, UNAUTHORIZED when credentials can't be read, STALE when it
+        is not wanted any more, or REFUSED when it is too large).
         """
         sent = dict(headers or {}, Accept=accept)
         if body is not None:
@@ -258,9 +261,13 @@ class Connection:
             if response.status == 429:
                 error = response.error()
                 if error.cls is ErrorClass.RETRY:  # not a webhook that denies with 429
-                    self._pause(error.retry_after)
                     throttled += 1
-                    if not urgent and throttled <= self.settings.throttle_retries:
+                    again = not urgent and throttled <= self.settings.throttle_retries
+                    if error.reason != STORAGE_STARTING:
+                        self._pause(error.retry_after)
+                    elif again:
+                        await asyncio.sleep(STARTING * 2.0**throttled)
+                    if again:
                         continue
             return response
 
@@ -369,7 +376,7 @@ class Connection:
                 renewed = True
                 await self._reload(generation)
                 continue
-            if answer.status == 429 and error.cls is ErrorClass.RETRY:
+            if answer.status == 429 and error.cls is ErrorClass.RETRY and error.reason != STORAGE_STARTING:
                 self._pause(error.retry_after)
             raise RequestFailed(error)
 

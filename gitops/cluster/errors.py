@@ -107,9 +107,9 @@ class ApiError:
         return max(backoff(ErrorClass.RETRY if early else self.cls, attempt, rng), self.retry_after or 0.0)
 
     def __str__(self) -> str:
-        subject = f" ({self.waits_for})" if self.waits_for else ""
+        what = f"waiting for {self.waits_for}" if self.waits_for else self.cls
         code = f"HTTP {self.status}" if self.status else "no answer"
-        return f"{self.cls}{subject}: {self.message or self.reason or code}"
+        return f"{what}: {self.message or self.reason or code}"
 
 
 class RequestFailed(Exception):
@@ -124,7 +124,11 @@ SCHEMA_LOOKS = 2
 """How often an apply that does not fit the schema is tried again soon."""
 
 SCHEMA_MISMATCH = "SchemaMismatch"
+STORAGE_STARTING = "StorageStarting"
+"""For some milliseconds after a definition changed. It comes as 429, but nobody is asked to spare the cluster."""
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
+DELETING = "Deleting"
+"""Our reason where an apply was answered with an object that is on its way out."""
 VERSION_GONE = "VersionGone"
 LIVE_SCHEMA_MISMATCH = "LiveSchemaMismatch"
 
@@ -366,6 +370,7 @@ _BY_MESSAGE: tuple[tuple[re.Pattern[str], ErrorClass, str, str], ...] = tuple(
         (r"violates PodSecurity", ErrorClass.DENIED, "PodSecurity", ""),
         (r"failed calling webhook", ErrorClass.RETRY, "WebhookUnreachable", ""),
         (r"conversion webhook for .* failed", ErrorClass.RETRY, "ConversionFailed", ""),
+        (r"storage is \(re\)initializing", ErrorClass.RETRY, STORAGE_STARTING, ""),
         # Permanent although they arrive as 500.
         (r"failed to create typed patch object", ErrorClass.REFUSED, SCHEMA_MISMATCH, ""),
         (r"failed to create manager for existing fields", ErrorClass.BLOCKED, LIVE_SCHEMA_MISMATCH, ""),

@@ -20,6 +20,7 @@ from gitops.model.identity import GroupVersionKind, ObjectRef
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE_SIZE = 500
 LIST_RESTARTS = 3
 
@@ -84,17 +85,26 @@ class Objects:
         When a `continue` token expires midway the whole list starts again, at most LIST_RESTARTS times: a partial list
         is never given back (cases.md A10).
         """
+        return await self._list(gvk, selector, fields, namespace, page_size, accept="")
+
+    async def list_metadata(self, gvk: GroupVersionKind) -> Listing | ApiError:
+        """All objects of a kind, but of each only the metadata."""
+        return await self._list(gvk, "", "", "", PAGE_SIZE, accept=METADATA_ONLY)
+
+    async def _list(
+        self, gvk: GroupVersionKind, selector: str, fields: str, namespace: str, page_size: int, *, accept: str
+    ) -> Listing | ApiError:
         resource = await self.discovery.find(gvk)
         if isinstance(resource, ApiError):
             return resource
         for _ in range(LIST_RESTARTS + 1):
-            listing = await self._pages(resource, selector, fields, namespace, page_size)
+            listing = await self._pages(resource, selector, fields, namespace, page_size, accept)
             if not (isinstance(listing, ApiError) and listing.cls is ErrorClass.EXPIRED):
                 break
         return listing
 
     async def _pages(
-        self, resource: Resource, selector: str, fields: str, namespace: str, page_size: int
+        self, resource: Resource, selector: str, fields: str, namespace: str, page_size: int, accept: str
     ) -> Listing | ApiError:
         gvk = resource.gvk
         query = {"limit": str(page_size), "labelSelector": selector, "fieldSelector": fields}
@@ -103,7 +113,11 @@ class Objects:
         while True:
             try:
                 response = await self.connection.request(
-                    "GET", resource.path(namespace=namespace), query=query, verb="list"
+                    "GET",
+                    resource.path(namespace=namespace),
+                    query=query,
+                    accept=accept or "application/json",
+                    verb="list",
                 )
                 if not response.ok:
                     return self.judge(response, resource)

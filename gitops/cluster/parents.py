@@ -4,23 +4,29 @@ What a unit has applied is known from here and nowhere else, so a parent that ca
 for absent: from "no parent" follows "nothing to prune" or "first contact", and both would be wrong (I1). Writes are
 guarded by resourceVersion. A write that lost a race is repeated only while the stored record is still the one that ours
 was made from; people may annotate a parent (`gitops/pause-until`) at any time without disturbing us.
+
+Members that one ConfigMap does not hold go into chunks beside it (parent_chunks.py): those are written first, then the
+parent that names them by digest, and what it does not name any more is deleted after that. So whatever is interrupted,
+the parent that is stored is whole: the one of before or the one of after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from gitops.cluster import parent_chunks
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
+from gitops.cluster.parent_chunks import Chunk, Grouped
 from gitops.manifests.canonical import digest
-from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, ReconcilerName, UnitKey
+from gitops.model.identity import ClusterName, Commit, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.naming import label_value
-from gitops.plan.parents import SYSTEM_NAMESPACE, Member, ParentRecord, applyset_id, parent_name
+from gitops.plan.parents import NO_COMMIT, SYSTEM_NAMESPACE, ParentRecord, applyset_id, parent_name
 from gitops.plan.units import RECONCILER_LABEL
 
 APPLYSET_ID_LABEL = "applyset.kubernetes.io/id"
@@ -38,7 +44,10 @@ RECORD_KEY = "record"
 RECORD_FORMAT = 1
 
 MAX_RECORD = 900_000
-"""Bytes of a record: the API server limits a ConfigMap's data to 1 MiB. About 10,000 members."""
+"""Bytes of a record, and of a chunk: the API server limits a ConfigMap's data to 1 MiB. About 10,000 members."""
+
+MAX_NAMESPACES = 100_000
+"""Bytes of the annotation that names namespaces: all annotations together are limited to 256 KiB."""
 
 _WRITE_ATTEMPTS = 4
 
@@ -68,20 +77,25 @@ class ParentStore:
         self._cluster = cluster
         self._manager = manager
         self._seen: dict[str, bytes] = {}  # parent name → digest of the record text we last read or wrote
+        self._uids: dict[str, str] = {}  # parent name → uid of its ConfigMap
+        self._chunks: dict[str, set[str]] = {}  # parent name → chunks that exist, as far as we know
 
     async def load_all(self) -> StoredParents | ApiError:
-        """Every parent, with one LIST (in pages). Keys carry the cluster's present name."""
+        """Every parent, with one LIST (in pages) of one snapshot. Keys carry the cluster's present name."""
         listing = await self._objects.list_objects(
-            CONFIG_MAP,
-            namespace=SYSTEM_NAMESPACE,
-            selector=f"{RECONCILER_LABEL}={self._reconciler},{APPLYSET_ID_LABEL}",
+            CONFIG_MAP, namespace=SYSTEM_NAMESPACE, selector=f"{RECONCILER_LABEL}={self._reconciler},{WORKLOAD_LABEL}"
         )
         if isinstance(listing, ApiError):
             return listing
+        chunks = {i["metadata"]["name"]: i for i in listing.items if parent_chunks.is_chunk(i)}
+        for name, chunk in chunks.items():
+            self._chunks.setdefault(parent_chunks.parent_of(chunk), set()).add(name)
         records: dict[UnitKey, ParentRecord] = {}
         unreadable = []
         for item in listing.items:
-            read = self._read(item)
+            if parent_chunks.is_chunk(item):
+                continue
+            read = self._read(item, chunks)
             if isinstance(read, UnreadableParent):
                 unreadable.append(read)
             else:
@@ -90,8 +104,22 @@ class ParentStore:
 
     async def load(self, key: UnitKey) -> ParentRecord | UnreadableParent | ApiError | None:
         """One parent; None when it certainly does not exist."""
-        found = await self._objects.get(CONFIG_MAP, _ref(parent_name(key)))
-        return self._read(found) if isinstance(found, dict) else found
+        for _ in range(_WRITE_ATTEMPTS):
+            found = await self._objects.get(CONFIG_MAP, _ref(parent_name(key)))
+            if not isinstance(found, dict):
+                return found
+            chunks: dict[str, Mapping[str, Any]] = {}
+            for name in chunk_names(found):
+                chunk = await self._objects.get(CONFIG_MAP, _ref(name))
+                if isinstance(chunk, ApiError):
+                    return chunk
+                if chunk is not None:
+                    chunks[name] = chunk
+            read = self._read(found, chunks)
+            if isinstance(read, ParentRecord) or chunks.keys() == set(chunk_names(found)):
+                return read
+            # A chunk is missing: perhaps another writer has just stored a record without it.
+        return read
 
     async def write(self, record: ParentRecord) -> ParentRecord | ApiError:
         """Store a record: created when its `resource_version` is empty, else changed only if nobody else changed the
@@ -101,11 +129,54 @@ class ParentStore:
         name belongs to something else.
         """
         name = parent_name(record.unit)
-        text = encode_record(record)
-        if len(text) > MAX_RECORD:
-            return ApiError(
-                ErrorClass.REFUSED, reason="TooLarge", message=f"{record.unit} has too many objects for one parent"
-            )
+        chunks: list[Chunk] = []
+        if len(encode_record(record)) > MAX_RECORD:
+            if not record.resource_version or name not in self._uids:
+                made = await self._owner(record, name)
+                if isinstance(made, ApiError):
+                    return made
+                record = made
+            found = parent_chunks.split(record.members, limit=MAX_RECORD, parent=name, parent_uid=self._uids[name])
+            if found is None:
+                message = f"{record.unit} has too many objects for one parent"
+                return ApiError(ErrorClass.REFUSED, reason="TooLarge", message=message)
+            chunks = found
+            error = await self._write_chunks(record, chunks)
+            if error is not None:
+                return error
+        stored = await self._write_head(record, chunks)
+        if not isinstance(stored, ApiError):
+            await self._drop_chunks(name, keep={c.name for c in chunks})
+        return stored
+
+    async def delete(self, record: ParentRecord) -> ApiError | None:
+        """Delete a parent whose unit has nothing left. None when it is gone; STALE when it changed since. Its chunks go
+        first, once it does not name them any more."""
+        name = parent_name(record.unit)
+        if self._chunks.get(name):
+            stored = await self.write(replace(record, members=()))
+            if isinstance(stored, ApiError):
+                return stored
+            record = stored
+        live = await self._objects.get(CONFIG_MAP, _ref(name))
+        if live is None or isinstance(live, ApiError):
+            return live
+        metadata = live["metadata"]
+        if record.resource_version and metadata["resourceVersion"] != record.resource_version:
+            return ApiError(ErrorClass.STALE, reason="Conflict", message=f"the parent of {record.unit} was changed")
+        outcome = await self._objects.delete(
+            CONFIG_MAP, _ref(name), uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+        )
+        if outcome.error is None:
+            self._seen.pop(name, None)
+            self._uids.pop(name, None)
+        return outcome.error
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    async def _write_head(self, record: ParentRecord, chunks: Sequence[Chunk]) -> ParentRecord | ApiError:
+        name = parent_name(record.unit)
+        text = encode_record(record, chunks)
         body = self._body(record, name, text)
         for _ in range(_WRITE_ATTEMPTS):
             stored = await self._put(record, name, body)
@@ -119,10 +190,14 @@ class ParentStore:
             if isinstance(current, ApiError):
                 return current
             if current is None:
-                # Somebody deleted the parent. What we know of the unit is all there is of it: store it again.
+                # Somebody deleted the parent. What we know of the unit is all there is of it: store it again. Its
+                # chunks go with it, so they are to be made anew, too.
+                self._uids.pop(name, None)
+                if chunks:
+                    return replace(error, cls=ErrorClass.STALE)
                 record = replace(record, resource_version="")
                 continue
-            read = read_parent(current, cluster=self._cluster)
+            read = read_head(current, cluster=self._cluster)
             if isinstance(read, UnreadableParent):
                 return ApiError(ErrorClass.REFUSED, reason="UnreadableParent", message=f"parent {name}: {read.why}")
             if _record_text(current) == text and _is_marked(current, body):
@@ -132,29 +207,58 @@ class ParentStore:
             record = replace(record, resource_version=read.resource_version)
         return error
 
-    async def delete(self, record: ParentRecord) -> ApiError | None:
-        """Delete a parent whose unit has nothing left. None when it is gone; STALE when it changed since."""
-        live = await self._objects.get(CONFIG_MAP, _ref(parent_name(record.unit)))
-        if live is None or isinstance(live, ApiError):
-            return live
-        metadata = live["metadata"]
-        if record.resource_version and metadata["resourceVersion"] != record.resource_version:
-            return ApiError(ErrorClass.STALE, reason="Conflict", message=f"the parent of {record.unit} was changed")
-        outcome = await self._objects.delete(
-            CONFIG_MAP,
-            _ref(parent_name(record.unit)),
-            uid=metadata["uid"],
-            resource_version=metadata["resourceVersion"],
-        )
-        if outcome.error is None:
-            self._seen.pop(parent_name(record.unit), None)
-        return outcome.error
+    async def _owner(self, record: ParentRecord, name: str) -> ParentRecord | ApiError:
+        """The record, with the parent there that is to own its chunks. A new one has no members yet: nothing of them
+        was applied. One that exists is never emptied."""
+        found = await self._objects.get(CONFIG_MAP, _ref(name))
+        if isinstance(found, ApiError):
+            return found
+        if found is None and not record.resource_version:
+            empty = await self._write_head(replace(record, members=(), content_key="", commit=NO_COMMIT), ())
+            if isinstance(empty, ApiError):
+                return empty
+            return replace(record, resource_version=empty.resource_version)
+        if found is None or (not record.resource_version and digest(_record_text(found)) != self._seen.get(name)):
+            message = f"the parent of {record.unit} was changed by another writer"
+            return ApiError(ErrorClass.STALE, reason="Conflict", message=message)
+        self._uids[name] = found["metadata"]["uid"]
+        version = record.resource_version or found["metadata"]["resourceVersion"]
+        return replace(record, resource_version=version)
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    async def _write_chunks(self, record: ParentRecord, chunks: Sequence[Chunk]) -> ApiError | None:
+        """Make those that are not there yet. Their names are of their content, so one of a name is that one."""
+        name = parent_name(record.unit)
+        known = self._chunks.setdefault(name, set())
+        labels = {RECONCILER_LABEL: self._reconciler, WORKLOAD_LABEL: label_value(record.unit.name)}
+        for chunk in chunks:
+            if chunk.name in known:
+                continue
+            body = chunk.body(SYSTEM_NAMESPACE, labels, parent=name, parent_uid=self._uids[name])
+            made = await self._objects.create(CONFIG_MAP, _ref(chunk.name), body, manager=self._manager)
+            if isinstance(made, ApiError) and made.reason != "AlreadyExists":
+                return made
+            known.add(chunk.name)
+        return None
+
+    async def _drop_chunks(self, name: str, *, keep: set[str]) -> None:
+        """Delete chunks that the stored parent does not name. One that stays for now is met by the next write."""
+        known = self._chunks.get(name, set())
+        for stray in sorted(known - keep):
+            live = await self._objects.get(CONFIG_MAP, _ref(stray))
+            if isinstance(live, ApiError):
+                continue
+            if live is not None:
+                metadata = live["metadata"]
+                outcome = await self._objects.delete(
+                    CONFIG_MAP, _ref(stray), uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+                )
+                if outcome.error is not None:
+                    continue
+            known.discard(stray)
 
     def _body(self, record: ParentRecord, name: str, text: bytes) -> dict[str, Any]:
         kinds = sorted({str(m.ref.group_kind) for m in record.members})
-        namespaces = sorted({m.ref.namespace for m in record.members} - {"", SYSTEM_NAMESPACE})
+        namespaces = ",".join(sorted({m.ref.namespace for m in record.members} - {"", SYSTEM_NAMESPACE}))
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -170,7 +274,7 @@ class ParentStore:
                     UNIT_ANNOTATION: str(record.unit).rpartition("@")[0],
                     TOOLING_ANNOTATION: TOOLING,
                     GROUP_KINDS_ANNOTATION: ",".join(kinds),
-                    NAMESPACES_ANNOTATION: ",".join(namespaces),
+                    NAMESPACES_ANNOTATION: namespaces if len(namespaces) <= MAX_NAMESPACES else "",
                 },
             },
             "data": {RECORD_KEY: text.decode()},
@@ -188,26 +292,31 @@ class ParentStore:
     def _stored(self, record: ParentRecord, name: str, text: bytes, stored: Mapping[str, Any]) -> ParentRecord:
         self._seen[name] = digest(text)
         metadata = stored["metadata"]
+        self._uids[name] = metadata["uid"]
         return replace(
             record,
             resource_version=metadata["resourceVersion"],
             pause_until=(metadata.get("annotations") or {}).get(PAUSE_ANNOTATION, ""),
         )
 
-    def _read(self, body: Mapping[str, Any]) -> ParentRecord | UnreadableParent:
-        read = read_parent(body, cluster=self._cluster)
+    def _read(
+        self, body: Mapping[str, Any], chunks: Mapping[str, Mapping[str, Any]]
+    ) -> ParentRecord | UnreadableParent:
+        read = read_parent(body, chunks, cluster=self._cluster)
         if isinstance(read, ParentRecord):
-            self._seen[body["metadata"]["name"]] = digest(_record_text(body))
+            name = body["metadata"]["name"]
+            self._seen[name] = digest(_record_text(body))
+            self._uids[name] = body["metadata"].get("uid", "")
+            if named := chunk_names(body):
+                self._chunks.setdefault(name, set()).update(named)
         return read
 
 
-def encode_record(record: ParentRecord) -> bytes:
-    """The `record` of a parent: JSON, members grouped by version and kind, then namespace, then name → uid."""
-    members: dict[str, dict[str, dict[str, str]]] = {}
-    for member in sorted(record.members):
-        gvk = GroupVersionKind(member.ref.group, member.version, member.ref.kind)
-        kinds = members.setdefault(f"{gvk.api_version}/{gvk.kind}", {})
-        kinds.setdefault(member.ref.namespace, {})[member.ref.name] = member.uid
+def encode_record(record: ParentRecord, chunks: Sequence[Chunk] = ()) -> bytes:
+    """The `record` of a parent: JSON. Members are in it, or its chunks have them and it names those by digest."""
+    where: dict[str, Any] = {"members": {} if chunks else parent_chunks.grouped(record.members)}
+    if chunks:
+        where["chunks"] = {chunk.name: chunk.digest for chunk in chunks}
     return msgspec.json.encode(
         {
             "format": RECORD_FORMAT,
@@ -219,7 +328,7 @@ def encode_record(record: ParentRecord) -> bytes:
             "baseDigest": record.base_digest,
             "serviceAccount": record.service_account,
             "satisfied": dict(record.satisfied),
-            "members": members,
+            **where,
         },
         order="sorted",
     )
@@ -228,7 +337,8 @@ def encode_record(record: ParentRecord) -> bytes:
 class _Record(msgspec.Struct, frozen=True, rename="camel"):
     format: int
     unit: str
-    members: dict[str, dict[str, dict[str, str]]]
+    members: Grouped
+    chunks: dict[str, str] = {}
     commit: str = ""
     content_key: str = ""
     namespace: str = ""
@@ -238,8 +348,27 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
     satisfied: dict[str, str] = {}
 
 
-def read_parent(body: Mapping[str, Any], *, cluster: ClusterName) -> ParentRecord | UnreadableParent:
-    """A parent ConfigMap as a record; `cluster` is what the cluster is called now."""
+def read_parent(
+    body: Mapping[str, Any], chunks: Mapping[str, Mapping[str, Any]], *, cluster: ClusterName
+) -> ParentRecord | UnreadableParent:
+    """A parent ConfigMap as a record; `chunks` are those there are, by name, `cluster` is what the cluster is called
+    now. A set of chunks that is not exactly the one the parent names cannot be read."""
+    head = read_head(body, cluster=cluster)
+    if isinstance(head, UnreadableParent):
+        return head
+    members = list(head.members)
+    for name, wanted in _decoded(body).chunks.items():
+        if name not in chunks:
+            return UnreadableParent(body["metadata"]["name"], f"its part {name} is missing")
+        try:
+            members += parent_chunks.read(chunks[name], wanted)
+        except (msgspec.DecodeError, ValueError) as error:
+            return UnreadableParent(body["metadata"]["name"], f"its part {name} cannot be read: {error}")
+    return replace(head, members=tuple(sorted(members)))
+
+
+def read_head(body: Mapping[str, Any], *, cluster: ClusterName) -> ParentRecord | UnreadableParent:
+    """A parent ConfigMap without what its chunks hold."""
     metadata = body["metadata"]
     name = metadata["name"]
     annotations = metadata.get("annotations") or {}
@@ -247,11 +376,11 @@ def read_parent(body: Mapping[str, Any], *, cluster: ClusterName) -> ParentRecor
     if tooling != TOOLING:
         return UnreadableParent(name, f"it is managed by tooling {tooling[:64]!r}, not {TOOLING!r}")
     try:
-        record = msgspec.json.decode(_record_text(body), type=_Record)
+        record = _decoded(body)
         if record.format != RECORD_FORMAT:
             return UnreadableParent(name, f"its record has format {record.format}; this version knows {RECORD_FORMAT}")
         unit = replace(UnitKey.parse(record.unit), cluster=cluster)
-        members = tuple(sorted(_members(record.members)))
+        members = tuple(sorted(parent_chunks.ungrouped(record.members)))
     except (msgspec.DecodeError, ValueError, UnicodeError) as error:
         # The text of a decoding error names a path and a type, never a value.
         return UnreadableParent(name, f"its record cannot be read: {error}")
@@ -272,17 +401,16 @@ def read_parent(body: Mapping[str, Any], *, cluster: ClusterName) -> ParentRecor
     )
 
 
-def _members(grouped: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[Member]:
-    members = []
-    for written, namespaces in grouped.items():
-        api_version, _, kind = written.rpartition("/")
-        if not (api_version and kind):
-            raise ValueError("a member's kind is not written as version/kind")
-        gvk = GroupVersionKind.parse(api_version, kind)
-        for namespace, names in namespaces.items():
-            for name, uid in names.items():
-                members.append(Member(ObjectRef(gvk.group, gvk.kind, namespace, name), gvk.version, uid))
-    return members
+def chunk_names(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The chunks that a parent ConfigMap names; none when it cannot be read."""
+    try:
+        return tuple(_decoded(body).chunks)
+    except (msgspec.DecodeError, ValueError):
+        return ()
+
+
+def _decoded(body: Mapping[str, Any]) -> _Record:
+    return msgspec.json.decode(_record_text(body), type=_Record)
 
 
 def _is_marked(current: Mapping[str, Any], body: Mapping[str, Any]) -> bool:

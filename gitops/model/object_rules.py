@@ -120,15 +120,16 @@ class ImmutableField(KindRule):
 
 
 class OnceOnlyKind(KindRule):
-    """A kind whose objects do something once: made again, they do it again. Not applied by this version at all."""
+    """A kind whose objects do something once: made again, they do it again. An object is made once under its name, and
+    never again when it is gone."""
 
     message: Checked[Sentence]
     source: Checked[Sentence]
 
 
 class TriggerField(KindRule):
-    """A field that starts something whenever its value changes; it describes no state, so a manifest cannot hold it:
-    the next cluster or a recreated object would start it again, or be refused."""
+    """A field that starts something whenever its value changes. It describes no state, so each value is sent once, when
+    Git changes it on an object that lives: the next cluster or a new object would start it again, or refuse it."""
 
     path: Checked[PlainPath]
     message: Checked[Sentence]

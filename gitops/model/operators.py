@@ -48,8 +48,14 @@ class OperatorKind(Document):
     scope: Applied[Scope] = "Namespaced"
     early: Applied[bool] = False
     """Applied before the other custom resources of its unit (NIMCache before NIMService)."""
+    afterReady: Applied[list[NonBlank]] = []
+    """Kinds of its group: one that an object names must be ready before the object is applied. For operators that do
+    not look again when what they wait for becomes ready."""
     deprecated: Checked[bool] = False
     """Still served, but the operator asks to move on: a warning."""
+    holdsData: Applied[str] = ""
+    """What is lost with an object of this kind and Git cannot bring back ("" = nothing): such an object is deleted only
+    with consent on it (`gitops/allow-delete`)."""
 
 
 class ChildKind(Document):

@@ -46,7 +46,7 @@ Uuid = Annotated[
 class SecretRef(Document):
     """A Secret by name; the daemon copies it from gitops-secrets on the target cluster."""
 
-    name: Recorded[DnsName]
+    name: Applied[DnsName]
 
 
 class EnvironmentVariable(Document):
@@ -138,7 +138,7 @@ class Base(Document):
     """Namespace by name, instead of one that is derived; a function may then have only one instance on each cluster."""
     tags: Recorded[Tags] = []
     resources: Recorded[list[Artifact]] = []
-    secretRefs: Recorded[list[SecretRef]] = []
+    secretRefs: Applied[Annotated[list[SecretRef], Field(max_length=64)]] = []
     """Secrets by name, copied into the workload's namespace from gitops-secrets on the target cluster."""
     secrets: Refused[Any] = None
     """Values of secrets never are in Git."""

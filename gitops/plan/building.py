@@ -21,13 +21,24 @@ from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey, Workload
 from gitops.model.kinds import NAMESPACE
 from gitops.overlays.provenance import Provenance
 from gitops.plan import codes
-from gitops.plan.ordering import Node, order
+from gitops.plan.ordering import order
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.patching import MergedObject
-from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject
-from gitops.policy.annotations import Dependency
+from gitops.plan.references import Node
+from gitops.plan.sending import without
+from gitops.plan.units import (
+    PART_OF_LABEL,
+    PLAIN,
+    RECONCILER_LABEL,
+    SOURCE_ANNOTATION,
+    DesiredObject,
+    Handling,
+    Trigger,
+)
+from gitops.policy.annotations import Dependency, Wishes
+from gitops.policy.field_rules import values_at
 from gitops.policy.objects import judge
-from gitops.policy.registry import OperatorRegistry
+from gitops.policy.registry import KindRules, OperatorRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,7 @@ class CleanObject:
     body: Mapping[str, Any]
     provenance: Provenance
     depends_on: tuple[Dependency, ...]
+    handling: Handling = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +95,22 @@ def clean(
         judged = judge(body, ref=ref, provenance=item.provenance, workload=workload, registry=registry)
         findings += judged.findings
         body = canonical_resources(body)
-        objects.append(CleanObject(ref, item.base.gvk, body, item.provenance, judged.wishes.depends_on))
+        handling = _take_handling(body, judged.wishes, registry.rules_of(ref.group_kind))
+        objects.append(CleanObject(ref, item.base.gvk, body, item.provenance, judged.wishes.depends_on, handling))
     return tuple(objects), tuple(findings)
+
+
+def _take_handling(body: dict[str, Any], wishes: Wishes, rules: KindRules) -> Handling:
+    """What is special about writing an object. Triggers are taken out of `body`, which is changed."""
+    triggers = []
+    for rule in rules.triggers:
+        for path, value in values_at(body, rule.path):
+            triggers.append(Trigger(tuple(str(part) for part in path), canonical_json(value)))
+    for trigger in triggers:
+        without(body, trigger.path)
+    if not (triggers or rules.once_only or wishes.recreate):
+        return PLAIN
+    return Handling(tuple(triggers), bool(rules.once_only), wishes.recreate)
 
 
 def namespace_object(
@@ -132,6 +158,8 @@ def finish(
                 stage=place.stage,
                 component=place.component,
                 depends_on=place.depends_on,
+                after_ready=place.after_ready,
+                handling=item.handling,
             )
         )
     return tuple(desired), ()

@@ -19,8 +19,8 @@ from gitops.plan.building import CleanObject, Marks, finish
 from gitops.plan.chains import Chains, Overlays
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import OURS, is_instance_namespace
-from gitops.plan.ordering import defined_kind
 from gitops.plan.placing import ask_of_bundle, declared_kinds, placement_problems, unit_key, units_of
+from gitops.plan.references import defined_kind
 from gitops.plan.resolving import resolve_files
 from gitops.plan.units import Unit
 from gitops.plan.workloads import (

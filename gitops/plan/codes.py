@@ -335,3 +335,17 @@ IN_INSTANCE_NAMESPACE = define(
     "Instance namespaces belong to their function alone: put the object into the function.",
     example="a ConfigMap in `fn-llama-chat-h100-0` in a bundle",
 )
+SECRET_DECLARED_AND_NAMED = define(
+    "GO4551",
+    E,
+    "A Secret is both declared and named under secretRefs",
+    "The copy and the manifest would be one object: rename one of them, or drop the entry.",
+    example="`secretRefs: [{name: ngc-key}]` beside a manifest of Secret `ngc-key`",
+)
+NAMESPACE_MISSPELLED = define(
+    "GO4541",
+    W,
+    "A bundle names a namespace that nobody declares, and one of nearly that name is declared",
+    "Check the spelling. The objects wait until somebody makes the namespace.",
+    example="`namespace: taem` where a bundle has Namespace `team`",
+)

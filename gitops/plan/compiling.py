@@ -21,7 +21,7 @@ from gitops.model.trees import FileTree
 from gitops.plan import codes
 from gitops.plan.bundles import BundleSource, ask_bundle, compile_bundle, plan_bundle, read_bundle
 from gitops.plan.clusters import same_credentials, usable_cluster
-from gitops.plan.crosschecks import check_capacity, check_units
+from gitops.plan.crosschecks import check_capacity, check_places, check_units
 from gitops.plan.explaining import Trace
 from gitops.plan.function_sources import FunctionSource, read_function
 from gitops.plan.functions import compile_function
@@ -142,6 +142,7 @@ class Compiler:
         collisions = check_units(u for units in run.units.values() for u in units)
         run.findings += collisions
         run.collided(f.workload for f in collisions if f.workload is not None)
+        run.findings += check_places(u for units in run.units.values() for u in units)
         run.findings += check_capacity(demands, context.clusters)
         if facts is not None and repository is not None:
             places = {name: Origin(entry.file) for name, entry in context.clusters.items()}

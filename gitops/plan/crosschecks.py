@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
-from gitops.model.identity import ObjectRef, UnitKey
+from gitops.model.identity import ObjectRef, UnitKey, WorkloadRef
+from gitops.model.kinds import NAMESPACE
 from gitops.plan import codes
 from gitops.plan.units import DesiredObject, Unit
 from gitops.plan.workloads import ClusterEntry, Demand
@@ -68,6 +70,45 @@ def _namespaces(units: list[Unit]) -> list[Finding]:
                     )
                 )
     return found
+
+
+def check_places(units: Iterable[Unit]) -> list[Finding]:
+    """Namespaces of bundles that nobody declares while one of nearly that name is declared (cases.md O03).
+
+    Others may well have made it on the cluster, so nothing is said of names that are like no other: most bundles of a
+    fleet are put into namespaces that were there before. One finding for a bundle and namespace, on any cluster."""
+    bundles: list[Unit] = []
+    declared: defaultdict[str, set[str]] = defaultdict(set)
+    for unit in units:
+        if not unit.namespace:
+            bundles.append(unit)
+            declared[unit.key.cluster].update(o.ref.name for o in unit.objects if o.gvk == NAMESPACE)
+    found: list[Finding] = []
+    seen: set[tuple[WorkloadRef, str]] = set()
+    for unit in bundles:
+        known = declared[unit.key.cluster]
+        for item in unit.objects:
+            place, key = item.ref.namespace, (unit.key.workload, item.ref.namespace)
+            if not place or place in known or key in seen:
+                continue
+            seen.add(key)
+            if nearly := get_close_matches(place, (n for n in known if _may_be_meant(n, place)), 1, ALIKE):
+                message = f"nobody declares the namespace {place} of {item.ref} for {unit.key.cluster}, but {nearly[0]}"
+                code, workload = codes.NAMESPACE_MISSPELLED, unit.key.workload
+                found.append(finding(code, message, item.origin, object=item.ref, workload=workload))
+    return found
+
+
+ALIKE = 0.75
+"""difflib's ratio: two letters swapped in a name of four are 0.75."""
+
+
+def _may_be_meant(declared: str, written: str) -> bool:
+    """`team-b` is no misspelled `team-a`, and `shop-2` no misspelled `shop-1`."""
+    ours, theirs = declared.split("-"), written.split("-")
+    other = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]]
+    siblings = len(ours) == len(theirs) and all(len(a) == len(b) == 1 or (a + b).isdigit() for a, b in other)
+    return abs(len(declared) - len(written)) <= 1 and not siblings
 
 
 def check_capacity(demands: Iterable[Demand], clusters: Mapping[str, ClusterEntry]) -> list[Finding]:

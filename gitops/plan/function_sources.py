@@ -14,6 +14,8 @@ from gitops.plan import codes
 from gitops.plan.chains import Overlays
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.resolving import resolve_files
+from gitops.plan.secrets import named_secrets
+from gitops.plan.units import SecretRef
 from gitops.plan.workloads import Context, check_name, check_sources
 
 FUNCTION_FILE = "function.yaml"
@@ -33,6 +35,7 @@ class FunctionSource:
     manifests: tuple[TreeEntry, ...] = ()
     overlays: Overlays | None = None
     usable: bool = False
+    secret_refs: tuple[SecretRef, ...] = ()
 
 
 def _misnamed(folder: WorkloadFolder) -> Iterator[Finding]:
@@ -86,4 +89,14 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     )
     findings += files.findings
     usable = not any(f.severity == Severity.ERROR for f in findings)
-    return FunctionSource(folder, tuple(findings), function, deployment, document, files.manifests, overlays, usable)
+    return FunctionSource(
+        folder,
+        tuple(findings),
+        function,
+        deployment,
+        document,
+        files.manifests,
+        overlays,
+        usable,
+        named_secrets(function.spec, raw),
+    )

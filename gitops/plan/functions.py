@@ -62,17 +62,22 @@ def _unit(
         return [], ()
     position = deployment.spec.gpuSpecifications.index(instance.spec)
     declared = Origin(document.file, document.lines.line_of(("spec", "gpuSpecifications", position)))
-    desired, problems = instance_objects(
-        context, objects, key=instance.key, namespace=instance.namespace, declared=declared
+    made = instance_objects(
+        context,
+        objects,
+        key=instance.key,
+        namespace=instance.namespace,
+        declared=declared,
+        secret_refs=source.secret_refs,
     )
-    if problems:
-        return [], problems
+    if made.findings:
+        return [], made.findings
     unit = Unit(
         key=instance.key,
         content_key=instance.content_key,
         commit=context.tree.commit,
         namespace=instance.namespace,
-        objects=desired,
+        objects=made.desired,
         mode=stricter(cluster.document.spec.mode, deployment.spec.mode),
         version=function.spec.version,
         operator_types=tuple(sorted(function.spec.operatorTypes or ())),
@@ -80,5 +85,6 @@ def _unit(
         service_port=deployment.spec.servicePort,
         adoption=deployment.spec.adoption,
         base_digest=base_digest(base),
+        secret_refs=made.secret_refs,
     )
     return [unit], ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.catalogue import finding
@@ -11,7 +12,8 @@ from gitops.model.identity import GroupKind, UnitKey, WorkloadRef
 from gitops.plan import codes
 from gitops.plan.bases import Base, BaseObject
 from gitops.plan.building import CleanObject, Marks, finish, in_namespace, namespace_object
-from gitops.plan.units import DesiredObject
+from gitops.plan.secrets import declared_beside, with_users
+from gitops.plan.units import DesiredObject, SecretRef
 from gitops.plan.workloads import ClusterEntry, Context, Demand
 from gitops.policy import codes as policy_codes
 from gitops.policy.allocation import Ask
@@ -42,8 +44,6 @@ def gate(
         versions = sorted(g.version for g in allowed if g.group_kind == item.gvk.group_kind)
         if kind is None and rules and not without:
             pass
-        elif kind is None and context.registry.rules_of(item.gvk.group_kind).once_only:
-            pass  # refused wherever it is, with its own reason
         elif kind is None and versions:
             message = f"{item.gvk} is not allowed; use version {' or '.join(versions)}"
             say(policy_codes.VERSION_REFUSED, message, item, "apiVersion")
@@ -66,23 +66,39 @@ def _scope_words(kind: GroupKind) -> str:
     return " (a cluster-scoped kind)" if builtin_namespaced(kind) is False else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What one instance has: finished objects in apply order, and the Secrets it names. No objects after an error."""
+
+    desired: tuple[DesiredObject, ...] = ()
+    secret_refs: tuple[SecretRef, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
 def instance_objects(
-    context: Context, objects: Sequence[CleanObject], *, key: UnitKey, namespace: str, declared: Origin
-) -> tuple[tuple[DesiredObject, ...], tuple[Finding, ...]]:
-    """The namespace, what the cluster's template puts into it, and the workload's objects, finished; none after an
-    error. `declared` is what asks for the instance."""
+    context: Context,
+    objects: Sequence[CleanObject],
+    *,
+    key: UnitKey,
+    namespace: str,
+    declared: Origin,
+    secret_refs: Sequence[SecretRef],
+) -> Objects:
+    """The namespace, what the cluster's template puts into it, and the workload's objects. `declared` is what asks for
+    the instance."""
     cluster = context.clusters[key.cluster]
     template = cluster.document.spec.namespaceTemplate
     made = namespace_object(namespace, template, declared=declared, origin_of=cluster.template_origin)
-    twice = tuple(_in_template(cluster, objects, key.workload))
+    twice = (*_in_template(cluster, objects, key.workload), *declared_beside(secret_refs, objects, key.workload))
     if twice:
-        return (), twice
-    return finish(
+        return Objects(findings=twice)
+    desired, findings = finish(
         [made, *in_namespace([*cluster.objects, *objects], namespace)],
         marks=Marks.of(context.reconciler, key),
         workload=key.workload,
         registry=context.registry,
     )
+    return Objects(desired, with_users(secret_refs, desired), findings)
 
 
 def _in_template(cluster: ClusterEntry, objects: Sequence[CleanObject], workload: WorkloadRef) -> Iterator[Finding]:

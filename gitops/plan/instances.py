@@ -125,6 +125,7 @@ class _Planner:
             [self.deployment.spec.serviceName, self.deployment.spec.servicePort],
             overlays.material(self.source.folder, spec.id, cluster) if overlays is not None else [],
             document.namespaceTemplate.model_dump(mode="json"),
+            [ref.name for ref in self.source.secret_refs],
             manifests=self.source.manifests,
         )
         return Instance(spec, placement, namespace, key, content, demand(ask, placement))

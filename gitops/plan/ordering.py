@@ -1,18 +1,17 @@
-"""Order of apply and failure domains: stages, references between objects, components.
+"""Order of apply and failure domains: stages and components.
 
-A stage says what goes before what in any unit; a component is what falls together when one of its objects is refused.
-References are found by the field names that Kubernetes and the operators use, not by schemas: only objects of the same
-unit are connected, so a wrong guess costs at most a larger failure domain.
+A stage says what goes before what in any unit; a component is what falls together when one of its objects is refused:
+objects that name each other (gitops/plan/references.py) or wait for each other (gitops/plan/prerequisites.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from gitops.model import kinds
-from gitops.model.identity import GroupKind, GroupVersionKind, ObjectRef
+from gitops.model.identity import GroupVersionKind, ObjectRef
+from gitops.plan.prerequisites import prerequisites
+from gitops.plan.references import Index, Node, references
 from gitops.plan.units import Stage
 from gitops.policy.annotations import Dependency
 from gitops.policy.registry import OperatorRegistry
@@ -36,36 +35,6 @@ _STAGES: dict[Stage, str] = {
 }
 _BY_KIND: dict[str, Stage] = {kind: stage for stage, kinds in _STAGES.items() for kind in kinds.split()}
 
-_CONFIG_MAP, _SECRET, _SERVICE = kinds.CONFIG_MAP.group_kind, kinds.SECRET.group_kind, kinds.SERVICE.group_kind
-_CLAIM, _ACCOUNT = GroupKind("", "PersistentVolumeClaim"), GroupKind("", "ServiceAccount")
-_CACHE = GroupKind("apps.nvidia.com", "NIMCache")
-
-_BY_NAME: dict[str, GroupKind] = {
-    "configMap": _CONFIG_MAP,
-    "configMapRef": _CONFIG_MAP,
-    "configMapKeyRef": _CONFIG_MAP,
-    "certConfigMap": _CONFIG_MAP,
-    "secretRef": _SECRET,
-    "secretKeyRef": _SECRET,
-    "secret": _SECRET,
-    "nimCache": _CACHE,
-    "service": _SERVICE,
-}
-"""Keys whose value is a name, or a map with `name`."""
-
-_TEXTS: dict[str, GroupKind] = {
-    "secretName": _SECRET,
-    "authSecret": _SECRET,
-    "pullSecret": _SECRET,
-    "claimName": _CLAIM,
-    "pvcName": _CLAIM,
-    "serviceAccountName": _ACCOUNT,
-    "serviceName": _SERVICE,
-}
-"""Keys whose value is the name itself."""
-
-_LISTS: dict[str, GroupKind] = {"pullSecrets": _SECRET, "imagePullSecrets": _SECRET}
-
 
 def stage_of(gvk: GroupVersionKind, registry: OperatorRegistry) -> Stage:
     """When objects of a kind are applied: Kubernetes' own by the table, custom resources by the registry."""
@@ -78,16 +47,6 @@ def stage_of(gvk: GroupVersionKind, registry: OperatorRegistry) -> Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """What ordering needs to know of an object."""
-
-    ref: ObjectRef
-    gvk: GroupVersionKind
-    body: Mapping[str, Any]
-    depends_on: tuple[Dependency, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Ordered:
     """The place of an object in its unit: stage, failure domain, and what it waits for by its author's wish."""
 
@@ -95,6 +54,7 @@ class Ordered:
     stage: Stage
     component: int
     depends_on: tuple[ObjectRef, ...]
+    after_ready: tuple[ObjectRef, ...] = ()  # what must be ready before it is applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +68,7 @@ class Order:
 
 def order(nodes: Sequence[Node], registry: OperatorRegistry) -> Order:
     """Put a unit's objects into apply order: by stage, then after what they depend on, then by name."""
-    index = _Index(nodes)
+    index = Index(nodes)
     waits: list[tuple[int, ...]] = []
     unknown: list[tuple[int, Dependency]] = []
     for position, node in enumerate(nodes):
@@ -116,7 +76,8 @@ def order(nodes: Sequence[Node], registry: OperatorRegistry) -> Order:
         unknown += [(position, dependency) for dependency, target in targets.items() if target is None]
         waits.append(tuple(t for t in targets.values() if t is not None))
     cycle = _cycle(waits)
-    components = _components(nodes, waits, index)
+    needed = [tuple(prerequisites(node, index, registry)) for node in nodes]
+    components = _components(nodes, [[*w, *n] for w, n in zip(waits, needed, strict=True)], index)
     stages = [stage_of(node.gvk, registry) for node in nodes]
     depths = [0] * len(nodes)
     if not cycle:
@@ -126,38 +87,19 @@ def order(nodes: Sequence[Node], registry: OperatorRegistry) -> Order:
                 if stages[position] == stages[target]:
                     depths[position] = max(depths[position], depths[target] + 1)
     ranked = sorted(range(len(nodes)), key=lambda i: (stages[i], depths[i], nodes[i].ref))
-    objects = tuple(Ordered(i, stages[i], components[i], tuple(sorted(nodes[t].ref for t in waits[i]))) for i in ranked)
-    return Order(objects, tuple(unknown), cycle)
+
+    def refs(positions: Iterable[int]) -> tuple[ObjectRef, ...]:
+        return tuple(sorted(nodes[p].ref for p in positions))
+
+    def placed(i: int) -> Ordered:
+        # Where its author puts it before what it would wait for, the author's wish counts: it would wait for ever.
+        ready = (t for t in needed[i] if (stages[t], depths[t]) < (stages[i], depths[i]))
+        return Ordered(i, stages[i], components[i], refs(waits[i]), refs(ready))
+
+    return Order(tuple(map(placed, ranked)), tuple(unknown), cycle)
 
 
-class _Index:
-    """Objects of a unit by (group, kind, namespace, name); a cluster-scoped one is found from any namespace."""
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.positions = {node.ref: position for position, node in enumerate(nodes)}
-        self.definitions: dict[GroupKind, int] = {}
-        for position, node in enumerate(nodes):
-            if node.ref.group_kind == kinds.DEFINITION.group_kind and (defined := defined_kind(node.body)) is not None:
-                self.definitions[defined] = position
-
-    def get(self, kind: GroupKind, namespace: str, name: str) -> int | None:
-        found = self.positions.get(ObjectRef(kind.group, kind.kind, namespace, name))
-        return self.positions.get(ObjectRef(kind.group, kind.kind, "", name)) if found is None else found
-
-    def find(self, dependency: Dependency, namespace: str) -> int | None:
-        place = dependency.namespace or namespace
-        return self.get(GroupKind(dependency.group, dependency.kind), place, dependency.name)
-
-
-def defined_kind(body: Mapping[str, Any]) -> GroupKind | None:
-    """The kind that a CustomResourceDefinition defines."""
-    spec = body.get("spec")
-    names = spec.get("names") if isinstance(spec, Mapping) else None
-    group, kind = (spec.get("group"), names.get("kind")) if isinstance(names, Mapping) and spec else (None, None)
-    return GroupKind(group, kind) if isinstance(group, str) and isinstance(kind, str) else None
-
-
-def _components(nodes: Sequence[Node], waits: Sequence[Iterable[int]], index: _Index) -> list[int]:
+def _components(nodes: Sequence[Node], waits: Sequence[Iterable[int]], index: Index) -> list[int]:
     """Failure domain of each object, numbered by first appearance in the order of identity."""
     parent = list(range(len(nodes)))
 
@@ -173,8 +115,6 @@ def _components(nodes: Sequence[Node], waits: Sequence[Iterable[int]], index: _I
     for position, node in enumerate(nodes):
         for target in waits[position]:
             join(position, target)
-        if (definition := index.definitions.get(node.ref.group_kind)) is not None:
-            join(position, definition)
         for kind, namespace, name in references(node.body):
             if (named := index.get(kind, namespace or node.ref.namespace, name)) is not None:
                 join(position, named)
@@ -182,43 +122,6 @@ def _components(nodes: Sequence[Node], waits: Sequence[Iterable[int]], index: _I
     for position in sorted(range(len(nodes)), key=lambda i: nodes[i].ref):
         numbers.setdefault(root(position), len(numbers))
     return [numbers[root(i)] for i in range(len(nodes))]
-
-
-def references(value: Any) -> Iterator[tuple[GroupKind, str, str]]:
-    """(kind, namespace or "", name) of everything that an object seems to name."""
-    if isinstance(value, list):
-        for child in value:
-            if isinstance(child, dict | list):
-                yield from references(child)
-    if not isinstance(value, dict):
-        return
-    for key, child in value.items():
-        if isinstance(child, str):
-            if (kind := _TEXTS.get(key)) is not None or (kind := _BY_NAME.get(key)) is not None:
-                yield kind, "", child
-        elif isinstance(child, dict):
-            if (kind := _BY_NAME.get(key)) is not None and isinstance(name := child.get("name"), str):
-                namespace = child.get("namespace")
-                yield kind, namespace if isinstance(namespace, str) else "", name
-            elif key in ("scaleTargetRef", "roleRef"):
-                yield from _typed_reference(child)
-            yield from references(child)
-        elif isinstance(child, list):
-            if (kind := _LISTS.get(key)) is not None:
-                names = (i.get("name") if isinstance(i, dict) else i for i in child)
-                yield from ((kind, "", name) for name in names if isinstance(name, str))
-            elif key == "subjects":
-                for subject in child:
-                    if isinstance(subject, dict):
-                        yield from _typed_reference(subject)
-            yield from references(child)
-
-
-def _typed_reference(value: Mapping[str, Any]) -> Iterator[tuple[GroupKind, str, str]]:
-    kind, name, namespace = value.get("kind"), value.get("name"), value.get("namespace")
-    group = value.get("apiGroup", str(value.get("apiVersion", "")).rpartition("/")[0])
-    if isinstance(kind, str) and isinstance(name, str) and isinstance(group, str):
-        yield GroupKind(group, kind), namespace if isinstance(namespace, str) else "", name
 
 
 def _topological(waits: Sequence[Iterable[int]]) -> list[int]:

@@ -6,12 +6,12 @@ A preview is this plan printed, an apply is the same plan executed (gitops/recon
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from gitops.model.identity import ObjectRef
 from gitops.plan.parents import Member, ParentRecord, union
-from gitops.plan.units import DesiredObject, Mode, Unit
+from gitops.plan.units import DesiredObject, Mode, Stage, Unit
 
 
 class Reason(enum.StrEnum):
@@ -41,7 +41,14 @@ class Observed:
 class Apply:
     object: DesiredObject
     reason: Reason
-    uid: str = ""  # sent with repairs: a vanished object is then a conflict, not a re-creation (ssa-live 31)
+    uid: str = ""
+    """Sent with whatever is applied to a known object: one that vanished is then a conflict (ssa-live 31), and not made
+    again under another uid than its parent names."""
+
+    @property
+    def repairs(self) -> bool:
+        """It exists as it was last applied, but for what somebody changed: it waits for nothing else."""
+        return self.reason is Reason.DRIFT and bool(self.uid)
 
     @property
     def preflight(self) -> bool:
@@ -70,35 +77,69 @@ def plan_unit(
     record: ParentRecord | None,
     observed: Mapping[ObjectRef, Observed],
     may_prune: bool = True,
+    made: Collection[ObjectRef] = (),
 ) -> UnitPlan:
-    """What is to be done for a unit that is declared."""
+    """What is to be done for a unit that is declared. Of a once-only kind, objects in `made` are not made again."""
     have = record or ParentRecord(unit.key)
     known = have.content_key == unit.content_key
     applies: list[Apply] = []
     suppressed: list[Apply] = []
     for desired in unit.objects:
+        if desired.handling.once and desired.ref not in observed and desired.ref in made:
+            continue
         step = _step(desired, observed.get(desired.ref), known=known)
         if step is not None:
             (applies if _allowed(unit.mode, step.reason) else suppressed).append(step)
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
+    # An object that is made again, or taken over from who made it again, has another uid than the parent says. That
+    # would disown it, should the run end before the parent is settled and Git drop the object meanwhile.
+    marked = {s.object.ref: seen.uid if (seen := observed.get(s.object.ref)) else "" for s in applies}
+    stale = {m.ref for m in have.members if m.uid and marked.get(m.ref, m.uid) != m.uid}
+    named = replace(have, members=tuple(replace(m, uid="") if m.ref in stale else m for m in have.members))
     recorded = {(m.ref, m.version) for m in have.members}
-    is_new = any((m.ref, m.version) not in recorded for m in intended)
-    declared = {o.ref for o in unit.objects}
+    is_new = bool(stale) or any((m.ref, m.version) not in recorded for m in intended)
+    declared = unit.names
     writable = unit.mode is not Mode.PAUSED
     return UnitPlan(
         record=have,
-        write_ahead=union(have, intended) if is_new and writable else None,
+        write_ahead=union(named, intended) if is_new and writable else None,
         applies=tuple(applies),
         prune=tuple(m for m in have.members if m.ref not in declared) if may_prune and writable else (),
         suppressed=tuple(suppressed),
     )
 
 
-def levels(applies: Sequence[Apply]) -> list[list[Apply]]:
-    """The applies in groups that go one after the other; what is in one group may go at once.
+Level = tuple[Apply, ...]
+"""What may be applied at once."""
 
-    A group ends where the stage does, and before an object that depends on one of the group (`gitops/depends-on`).
-    """
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Applies in order. `shared` goes first, level by level: what everything in the unit's namespace needs. Then the
+    components go side by side, each through its own levels, so that one which is slow, waits or is refused holds up no
+    other."""
+
+    shared: tuple[Level, ...]
+    lanes: tuple[tuple[Level, ...], ...]
+
+
+SHARED = Stage.ACCESS
+"""The last stage that all components wait for: pods run in a namespace with its quota, policies and rights, also those
+that name none of them."""
+
+
+def course(applies: Iterable[Apply]) -> Course:
+    """The order of applies that are in their unit's order."""
+    shared: list[Apply] = []
+    lanes: dict[int, list[Apply]] = {}
+    for step in applies:
+        (shared if step.object.stage <= SHARED else lanes.setdefault(step.object.component, [])).append(step)
+    return Course(_levels(shared), tuple(_levels(lane) for lane in lanes.values()))
+
+
+def _levels(applies: Iterable[Apply]) -> tuple[Level, ...]:
+    """Groups that go one after the other. One ends where the stage does, before an object that depends on one of the
+    group (`gitops/depends-on`)."""
     found: list[list[Apply]] = []
     names: set[ObjectRef] = set()
     for step in applies:
@@ -108,7 +149,15 @@ def levels(applies: Sequence[Apply]) -> list[list[Apply]]:
             names = set()
         found[-1].append(step)
         names.add(step.object.ref)
-    return found
+    return tuple(map(tuple, found))
+
+
+def unjudgeable(applies: Iterable[Apply]) -> frozenset[ObjectRef]:
+    """Custom resources whose definition comes or changes in the same plan: what is served still judges them by the old
+    one, so they are dry-run only when the new one is there."""
+    steps = [s for s in applies if not s.repairs]
+    changing = {s.object.ref for s in steps if s.object.stage is Stage.DEFINITION}
+    return frozenset(s.object.ref for s in steps if changing.intersection(s.object.after_ready))
 
 
 def plan_removal(record: ParentRecord) -> UnitPlan:
@@ -118,12 +167,12 @@ def plan_removal(record: ParentRecord) -> UnitPlan:
 
 def _step(desired: DesiredObject, seen: Observed | None, *, known: bool) -> Apply | None:
     if seen is None:
-        return Apply(desired, Reason.DRIFT if known else Reason.CREATE)
+        return Apply(desired, Reason.DRIFT if known and not desired.handling.once else Reason.CREATE)
     if seen.deleting or seen.applied == desired.digest:
         return None
     if seen.last_desired == desired.digest:
         return Apply(desired, Reason.DRIFT, uid=seen.uid)
-    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN)
+    return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN, uid=seen.uid)
 
 
 def _allowed(mode: Mode, reason: Reason) -> bool:

@@ -14,22 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gitops.model.identity import GroupKind, ObjectRef, UnitKey
-from gitops.model.kinds import DEFINITION
+from gitops.model.identity import GroupKind, ObjectRef, UnitKey, WorkloadKind
+from gitops.plan.data_held import consents
 from gitops.plan.parents import Member
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
 from gitops.policy.annotations import ALLOW_DELETE
 
 ALLOW_PRUNE_TRAILER = "Gitops-Allow-Prune"
-
-DATA_KINDS: frozenset[GroupKind] = frozenset(
-    {
-        GroupKind("", "PersistentVolumeClaim"),
-        GroupKind("apps.nvidia.com", "NIMCache"),
-        DEFINITION.group_kind,
-    }
-)
-"""Kinds whose deletion loses what Git cannot bring back (a deleted NIMCache takes its downloaded model with it)."""
 
 
 class Verdict(enum.StrEnum):
@@ -47,6 +38,10 @@ class PruneDecision:
     uid: str = ""
     resource_version: str = ""
     forget: bool = False  # with KEEP: the member is no longer ours to track
+    left_behind: bool = False  # with `forget`: nobody of ours has it any more, though we made it
+    since: str = ""  # with GOING: when the deletion began, as the server writes it
+    finalizers: tuple[str, ...] = ()  # with GOING
+    holder: str = ""  # with GOING: who holds it
 
 
 def decide_prune(
@@ -57,54 +52,77 @@ def decide_prune(
     reconciler: str,
     manager: str,
     declared: Collection[ObjectRef],
+    holds: str,
     applied_uids: Collection[str] = (),
 ) -> PruneDecision:
     """Whether this member may be deleted. `declared` are the objects of every unit of the cluster; `live` is the whole
-    object just read, None when the API server said it does not exist."""
+    object just read, None when the API server said it does not exist; `holds` is what would be lost with it
+    (data_held.py)."""
 
-    def keep(reason: str, *, forget: bool) -> PruneDecision:
-        return PruneDecision(Verdict.KEEP, member, reason, forget=forget)
+    def keep(reason: str, *, left_behind: bool = False) -> PruneDecision:
+        return PruneDecision(Verdict.KEEP, member, reason, forget=True, left_behind=left_behind)
 
     if live is None:
         return PruneDecision(Verdict.GONE, member)
     metadata = live.get("metadata", {})
     uid, labels = metadata.get("uid", ""), metadata.get("labels") or {}
     if member.uid and uid != member.uid:
-        return keep("another object has taken the name (its uid differs)", forget=True)
+        ours = labels.get(PART_OF_LABEL) == applyset and applied_by(metadata, manager)
+        return keep("another object has taken the name (its uid differs)", left_behind=ours)
     if member.ref in declared:
         if labels.get(PART_OF_LABEL) == applyset:
             # Its label says whose it is. Forgotten before, it would be nobody's if Git dropped it again.
             return PruneDecision(Verdict.GOING, member, "another unit declares it and has not taken it over yet")
-        return keep("another unit has taken it over", forget=True)
+        return keep("another unit has taken it over")
     if uid in applied_uids:
-        return keep("the same object was just applied under another API group", forget=True)
+        return keep("the same object was just applied under another API group")
+    if labels.get(RECONCILER_LABEL) == reconciler and labels.get(PART_OF_LABEL) not in (None, applyset):
+        return keep("it no longer carries our labels, but those of another unit")
     if labels.get(PART_OF_LABEL) != applyset or labels.get(RECONCILER_LABEL) != reconciler:
-        return keep("it no longer carries our labels", forget=True)
-    if not _has_entry(metadata, manager):
-        return keep("our field manager owns nothing in it", forget=True)
+        return keep("it no longer carries our labels", left_behind=True)
+    if not applied_by(metadata, manager):
+        return keep("our field manager owns nothing in it", left_behind=True)
     if any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
-        return keep("a controller owns it", forget=True)
+        return keep("a controller owns it")
     if metadata.get("deletionTimestamp"):
-        return PruneDecision(Verdict.GOING, member, _going(metadata), uid=uid)
-    if member.ref.group_kind in DATA_KINDS and not _consents(metadata):
-        return keep(f'it holds data; annotate it with {ALLOW_DELETE}: "true" to have it deleted', forget=False)
+        return PruneDecision(
+            Verdict.GOING,
+            member,
+            held_by(live),
+            uid=uid,
+            resource_version=metadata.get("resourceVersion", ""),
+            since=metadata["deletionTimestamp"],
+            finalizers=tuple(metadata.get("finalizers") or ()),
+            holder=holder(live),
+        )
+    if holds and not consents(metadata):
+        ask = f'annotate it with {ALLOW_DELETE}: "true" to have it deleted'
+        return PruneDecision(Verdict.KEEP, member, f"it holds data: with it would go {holds}; {ask}")
     return PruneDecision(Verdict.DELETE, member, uid=uid, resource_version=metadata.get("resourceVersion", ""))
 
 
-def _has_entry(metadata: Mapping[str, Any], manager: str) -> bool:
+def applied_by(metadata: Mapping[str, Any], manager: str) -> bool:
+    """Whether this field manager owns something in the object by an apply: labels are copied, this is not."""
     return any(
         e.get("manager") == manager and e.get("operation") == "Apply" and not e.get("subresource")
         for e in metadata.get("managedFields") or ()
     )
 
 
-def _consents(metadata: Mapping[str, Any]) -> bool:
-    return bool((metadata.get("annotations") or {}).get(ALLOW_DELETE) == "true")
+def held_by(live: Mapping[str, Any]) -> str:
+    """Where the deletion of an object stands."""
+    who = holder(live)
+    return f"being deleted, held by {who}" if who else "being deleted"
 
 
-def _going(metadata: Mapping[str, Any]) -> str:
-    finalizers = metadata.get("finalizers") or []
-    return f"being deleted, held by finalizer {finalizers[0]}" if finalizers else "being deleted"
+def holder(live: Mapping[str, Any]) -> str:
+    """Who keeps an object that is being deleted; "" when nothing says so. A namespace tells it in conditions."""
+    finalizers = live.get("metadata", {}).get("finalizers") or []
+    if finalizers:
+        return f"finalizer {finalizers[0]}"
+    conditions = {c.get("type"): c for c in (live.get("status") or {}).get("conditions") or ()}
+    remaining = (conditions.get(t, {}) for t in ("NamespaceFinalizersRemaining", "NamespaceContentRemaining"))
+    return next((str(c.get("message", ""))[:200] for c in remaining if c.get("status") == "True"), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +133,17 @@ class FuseLimits:
     count: int = 50
     share: float = 0.5
     share_floor: int = 4
+
+
+TEMPLATE_KINDS: frozenset[GroupKind] = frozenset(
+    {
+        GroupKind("", "ResourceQuota"),
+        GroupKind("", "LimitRange"),
+        GroupKind("networking.k8s.io", "NetworkPolicy"),
+        GroupKind("", "ServiceAccount"),
+    }
+)
+"""What a cluster's namespace template makes in every instance namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +169,12 @@ def blown_fuses(
     """Units whose deletions must not happen without consent, each with the sentence that says so.
 
     `sizes` are the member counts before the commit; `declared` the units that Git still declares (the share applies to
-    those only: a unit whose declaration left Git is meant to go).
+    those only: a unit whose declaration left Git is meant to go). What a namespace template can make counts once by
+    its name, however many instances lose it: one line of one file took it away, and no data goes with it.
     """
     blown: dict[UnitKey, str] = {}
     unconsented = {unit: members for unit, members in prunes.items() if members and not consent.covers(unit)}
-    total = sum(len(members) for members in unconsented.values())
+    total = len({_counted_as(unit, m, unit in declared) for unit, members in unconsented.items() for m in members})
     for unit, members in unconsented.items():
         ask = f"; a commit with the trailer `{ALLOW_PRUNE_TRAILER}: {unit}` allows it"
         if total > limits.count:
@@ -152,3 +182,10 @@ def blown_fuses(
         elif unit in declared and sizes[unit] >= limits.share_floor and len(members) > limits.share * sizes[unit]:
             blown[unit] = f"the commit would delete {len(members)} of the unit's {sizes[unit]} objects{ask}"
     return blown
+
+
+def _counted_as(unit: UnitKey, member: Member, declared: bool) -> tuple[object, ...]:
+    ref = member.ref
+    if declared and unit.kind is not WorkloadKind.BUNDLE and ref.group_kind in TEMPLATE_KINDS:
+        return ref.group_kind, ref.name
+    return unit, ref

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import UnitKey, WorkloadRef
+from gitops.plan.data_held import data_held
+from gitops.plan.immutable import recreates
 from gitops.plan.units import Compilation, Unit
 from gitops.policy import codes
 from gitops.policy.registry import OperatorRegistry
@@ -24,12 +26,15 @@ def check_revisions(before: Compilation, after: Compilation, registry: OperatorR
     however many instances have it.
     """
     found: dict[tuple[str, str, str], Finding] = {}
-    for problem in (*_changed_bases(before, after), *check_updates(registry, _updates(before, after), after.schemas)):
+    for problem in (
+        *_changed_bases(before, after),
+        *check_updates(registry, _updates(before, after, registry), after.schemas),
+    ):
         found.setdefault((problem.code, str(problem.origin), problem.message), problem)
     return tuple(sorted(found.values(), key=lambda f: (f.origin, f.code, f.message)))
 
 
-def _updates(before: Compilation, after: Compilation) -> Iterator[Update]:
+def _updates(before: Compilation, after: Compilation, registry: OperatorRegistry) -> Iterator[Update]:
     earlier = _all(before)
     for key, unit in sorted(_all(after).items()):
         old = earlier.get(key)
@@ -37,7 +42,17 @@ def _updates(before: Compilation, after: Compilation) -> Iterator[Update]:
         for desired in unit.objects:
             was = known.get(desired.ref)
             if was is not None and was.digest != desired.digest:
-                yield Update(key.cluster, desired.ref, was.body, desired.body, desired.provenance, key.workload)
+                holds = data_held(desired.ref.group_kind, {}, registry=registry, manager="")
+                recreate = recreates(desired, holds=holds)
+                yield Update(
+                    key.cluster,
+                    desired.ref,
+                    was.body,
+                    desired.body,
+                    desired.provenance,
+                    key.workload,
+                    recreate=recreate,
+                )
 
 
 def _changed_bases(before: Compilation, after: Compilation) -> Iterator[Finding]:

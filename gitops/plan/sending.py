@@ -55,13 +55,13 @@ def rank(path: Path) -> tuple[tuple[bool, int | str], ...]:
 def as_sent(desired: DesiredObject, left_out: Iterable[LeftOut]) -> DesiredObject:
     """The object without these leaves; its digest is that of what is left. Paths that it does not have are ignored."""
     body = desired.body
-    gone = [each.path for each in left_out if _remove(body, each.path)]
+    gone = [each.path for each in left_out if without(body, each.path)]
     if not gone:
         return desired
     return replace(desired, payload=(payload := canonical_json(body)), digest=digest(payload))
 
 
-def _remove(body: Any, path: Path) -> bool:
+def without(body: Any, path: Path) -> bool:
     """Take one key out of the map that holds it; a map that is empty then goes too, an item of a list stays."""
     holders: list[tuple[dict[str, Any], str] | None] = []  # None: a list
     for part in path:

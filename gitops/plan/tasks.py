@@ -23,6 +23,7 @@ from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import task_namespace
 from gitops.plan.placing import ask_of, declared_kinds, placement_problems, unit_key, units_of
 from gitops.plan.resolving import resolve_files
+from gitops.plan.secrets import named_secrets
 from gitops.plan.units import Unit
 from gitops.plan.workloads import (
     Context,
@@ -150,6 +151,7 @@ def _key(
         stricter(document.mode, task.spec.mode).value,
         overlays.material(source.folder, SPECIFICATION, cluster),
         document.namespaceTemplate.model_dump(mode="json"),
+        [ref.name for ref in task.spec.secretRefs],
         manifests=source.manifests,
     )
     return key, content
@@ -181,20 +183,28 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
             chains.pods.instance(objects, labels, key.cluster, context.facts_of(key.cluster).minor)
             if not objects:
                 continue
-            desired, problems = instance_objects(context, objects, key=key, namespace=namespace, declared=declared)
-            findings += problems
+            made = instance_objects(
+                context,
+                objects,
+                key=key,
+                namespace=namespace,
+                declared=declared,
+                secret_refs=named_secrets(task.spec, document),
+            )
+            findings += made.findings
             units.append(
                 Unit(
                     key=key,
                     content_key=content,
                     commit=context.tree.commit,
                     namespace=namespace,
-                    objects=desired,
+                    objects=made.desired,
                     mode=stricter(context.clusters[key.cluster].document.spec.mode, task.spec.mode),
                     version=task.spec.version,
                     operator_types=tuple(sorted(task.spec.operatorTypes or ())),
                     adoption=task.spec.adoption,
                     base_digest=base_digest(base),
+                    secret_refs=made.secret_refs,
                 )
             )
         chains.check_the_rest()

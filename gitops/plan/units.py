@@ -30,17 +30,18 @@ SOURCE_ANNOTATION = "gitops/source"
 
 
 class Stage(enum.IntEnum):
-    """Order of apply; the reverse is the order of deletion."""
+    """Order of apply; that of deletion is in gitops/plan/removal.py."""
 
     NAMESPACE = 0
     BOUNDS = 1  # ResourceQuota, LimitRange, NetworkPolicy: before anything that they bound
-    ACCESS = 2  # ServiceAccount, Role, RoleBinding, …
-    CONFIG = 3  # ConfigMap, Secret, PVC, Service, …
-    DEFINITION = 4  # CustomResourceDefinition
-    CUSTOM_EARLY = 5  # custom resources that others wait for (NIMCache)
-    CUSTOM = 6
-    WORKLOAD = 7
-    ADMISSION = 8  # webhook configurations: last, after what serves them
+    SECRETS = 2  # copies of Secrets that the workload names: before any account or pod that uses them
+    ACCESS = 3  # ServiceAccount, Role, RoleBinding, …
+    CONFIG = 4  # ConfigMap, Secret, PVC, Service, …
+    DEFINITION = 5  # CustomResourceDefinition
+    CUSTOM_EARLY = 6  # custom resources that others wait for (NIMCache)
+    CUSTOM = 7
+    WORKLOAD = 8
+    ADMISSION = 9  # webhook configurations: last, after what serves them
 
 
 class Mode(enum.StrEnum):
@@ -49,6 +50,27 @@ class Mode(enum.StrEnum):
     ENFORCE = "enforce"
     REPORT = "report"  # Git changes apply, drift is only reported
     PAUSED = "paused"  # no writes
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A field that starts something when its value changes. It describes no state, so it is no part of the payload:
+    each value is sent once, beside it (gitops/plan/once.py). `value` is canonical JSON."""
+
+    path: tuple[str, ...]
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What is special about writing an object: nothing about most."""
+
+    triggers: tuple[Trigger, ...] = ()
+    once: bool = False  # it does its work once: never made again when it is gone
+    recreate: bool = False  # its author allows that it is deleted and made again for an immutable field
+
+
+PLAIN = Handling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +83,15 @@ class DesiredObject:
 
     ref: ObjectRef
     gvk: GroupVersionKind
-    payload: bytes
-    digest: bytes  # 16 bytes over canonical JSON: equal digests, equal objects
+    payload: bytes = field(repr=False)  # may hold the values of a Secret
+    digest: bytes = field(repr=False)  # 16 bytes over canonical JSON: equal digests, equal objects
     origin: Origin
     provenance: Provenance
     stage: Stage
     component: int = 0  # index of the failure domain within the unit
     depends_on: tuple[ObjectRef, ...] = ()  # objects of the unit that its author wants applied before
+    after_ready: tuple[ObjectRef, ...] = ()  # objects of the unit that must be ready before it is applied
+    handling: Handling = PLAIN
 
     @property
     def body(self) -> dict[str, Any]:
@@ -77,8 +101,22 @@ class DesiredObject:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A Secret of `gitops-secrets` on the target cluster that the unit wants a copy of, by its name.
+
+    `users` are the components with an object that names it; empty when none does: then it is for pods that somebody
+    makes of these objects, and any of them may.
+    """
+
+    name: str
+    origin: Origin
+    users: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
-    """What one workload wants on one cluster for one instance. `objects` are in apply order."""
+    """What one workload wants on one cluster for one instance. `objects` are in apply order; copies of the Secrets in
+    `secret_refs` are among them only where the content of those Secrets is known (reconcile/state.py)."""
 
     key: UnitKey
     content_key: str  # digest of all inputs: equal keys, nothing to do
@@ -92,6 +130,17 @@ class Unit:
     service_port: int | None = None
     adoption: Adoption = WITHOUT_A_WORD  # as the workload says it; the repository has a word in it too
     base_digest: str = ""  # over a Function's base before overlays: must not change under one version
+    secret_refs: tuple[SecretRef, ...] = ()
+
+    def copy_of(self, secret: str) -> ObjectRef:
+        """The copy of a Secret that the unit names."""
+        return ObjectRef("", "Secret", self.namespace, secret)
+
+    @property
+    def names(self) -> frozenset[ObjectRef]:
+        """Every object that the unit has by Git's word. A copy whose source is missing or unknown is one too: what is
+        not known of a source never takes the copy away (I1)."""
+        return frozenset((*(o.ref for o in self.objects), *(self.copy_of(ref.name) for ref in self.secret_refs)))
 
 
 @dataclass(frozen=True, slots=True)

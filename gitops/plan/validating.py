@@ -12,15 +12,18 @@ import enum
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from gitops.manifests.canonical import canonical_json, digest
+import msgspec
+
+from gitops.manifests.canonical import canonical_json, copy_json, digest
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import ClusterName, GroupKind, GroupVersionKind, ObjectRef, UnitKey, WorkloadRef
 from gitops.model.kinds import DEFINITION
 from gitops.plan.field_paths import spelled
-from gitops.plan.ordering import defined_kind
-from gitops.plan.units import PART_OF_LABEL, DesiredObject, Unit
+from gitops.plan.references import defined_kind
+from gitops.plan.units import PART_OF_LABEL, DesiredObject, Trigger, Unit
 from gitops.policy import codes
 from gitops.policy.facts import NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.published import NOTHING_PUBLISHED, Published
@@ -166,13 +169,30 @@ class Validator:
         body = item.body
         metadata = {k: v for k, v in body["metadata"].items() if k != "namespace"}
         metadata["labels"] = {k: v for k, v in metadata["labels"].items() if k != PART_OF_LABEL}
-        key = (of_schema, digest(canonical_json({**body, "metadata": metadata})))
+        triggers = item.handling.triggers
+        values = [[trigger.path, trigger.value] for trigger in triggers]
+        key = (of_schema, digest(canonical_json([{**body, "metadata": metadata}, *values])))
         found = self._judgements.get(key)
         if found is None:
-            found = self._judgements[key] = schema.judge(body)
+            found = schema.judge(body)
+            if triggers and found.verdict is Verdict.VALID:  # they are sent to the object when it is there
+                found = schema.judge(_started(body, triggers), body, declared=True)
+            self._judgements[key] = found
         else:
             self._judgements.move_to_end(key)
         return found
+
+
+def _started(body: Mapping[str, Any], triggers: Iterable[Trigger]) -> dict[str, Any]:
+    """The object with its triggers."""
+    whole: dict[str, Any] = copy_json(dict(body))
+    for trigger in triggers:
+        *parents, last = trigger.path
+        holder = whole
+        for part in parents:
+            holder = holder.setdefault(part, {})
+        holder[last] = msgspec.json.decode(trigger.value)
+    return whole
 
 
 class _Known:

@@ -21,6 +21,9 @@ CONFLICTS = "gitops/conflicts"
 
 CONFLICT_ANSWERS = ("take", "yield", "ask")
 
+RECREATE = "gitops/recreate"
+"""`"true"`: when a field changes that the API server does not let change, the object may be deleted and made again."""
+
 _REFERENCE = re.compile(r"([A-Z][A-Za-z0-9]*)((?:\.[a-z0-9][-a-z0-9.]*)?)((?:/[^/\s,]+){1,2})\Z")
 _LONGEST = 4096
 
@@ -50,6 +53,7 @@ class Wishes:
 
     depends_on: tuple[Dependency, ...] = ()
     allow_credential_like: bool = False
+    recreate: bool = False
     problems: tuple[tuple[str, str], ...] = field(default=())  # (annotation, what is wrong with it)
 
 
@@ -57,20 +61,22 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
     """Read our annotations; what is malformed is reported, never raised (cases.md X07)."""
     problems: list[tuple[str, str]] = []
     depends_on: tuple[Dependency, ...] = ()
-    allow = False
+    allow = recreate = False
     for key in sorted(annotations):
         try:
             if key == DEPENDS_ON:
                 depends_on = parse_dependencies(annotations[key])
             elif key == ALLOW_CREDENTIAL_LIKE:
                 allow = _truth(annotations[key])
+            elif key == RECREATE:
+                recreate = _truth(annotations[key])
             elif key == ALLOW_DELETE:
                 _truth(annotations[key])
             elif key == CONFLICTS and annotations[key] not in CONFLICT_ANSWERS:
                 raise BadAnnotationError("expected take, yield or ask")
         except BadAnnotationError as error:
             problems.append((key, str(error)))
-    return Wishes(depends_on, allow, tuple(problems))
+    return Wishes(depends_on, allow, recreate, tuple(problems))
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:

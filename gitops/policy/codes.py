@@ -408,16 +408,17 @@ NOT_EXPLICIT = define(
 )
 ONCE_ONLY = define(
     "GO4525",
-    E,
+    I,
     "A kind that does its work once, every time it is made",
-    "Make it with kubectl, and declare here what comes out of it.",
+    "It is made once and never again under this name, whatever becomes of it. A new name makes another.",
     example="`kind: DynamoGraphDeploymentRequest`",
 )
 TRIGGER = define(
     "GO4526",
-    E,
+    I,
     "A field that starts something instead of describing a state",
-    "Take it out of the manifest. Change something that is part of the state, or start it with kubectl.",
+    "Each value is sent once, when Git changes it on an object that lives, never to a new object. It is no part of "
+    "what is compared: whoever sets it on the cluster causes no drift.",
     example="`spec: {restart: {id: again}}` in a DynamoGraphDeployment",
 )
 NEEDS_NEW_OBJECT = define(
@@ -440,6 +441,14 @@ UPDATE_UNCHECKED = define(
     "What may change was not checked",
     "The two states are of different versions of the kind; the cluster has the last word.",
     example="`nvidia.com/v1alpha1` becomes `nvidia.com/v1beta1`",
+)
+RECREATES = define(
+    "GO4581",
+    W,
+    "A change for which a living object is deleted and made anew",
+    "Its annotation `gitops/recreate` allows that. What its controller made of it goes with it, but for the pods of a "
+    "StatefulSet. Give the new state a new name to have both for a while.",
+    example='another `template` of a Job annotated with `gitops/recreate: "true"`',
 )
 BASE_CHANGED = define(
     "GO4530",

@@ -24,8 +24,6 @@ _ADDED = (
     "podTemplates",
     "serviceTypes",
     "requireExplicit",
-    "onceOnly",
-    "triggers",
 )
 """Lists to which a repository adds: each entry refuses something more."""
 

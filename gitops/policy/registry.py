@@ -190,6 +190,16 @@ class OperatorRegistry:
                     found[key] = child
         return tuple(found[key] for key in sorted(found))
 
+    def data_held(self, kind: GroupKind) -> str:
+        """What is lost with an object of this kind; "" when Git brings back all of it."""
+        kinds = (k for t in self.types.values() for k in t.spec.kinds if (k.group, k.kind) == (kind.group, kind.kind))
+        return next((k.holdsData for k in kinds if k.holdsData), "")
+
+    def makes_children(self, kind: GroupKind) -> bool:
+        """Whether an operator makes other objects of one of this kind."""
+        with_children = (t.spec.kinds for t in self.types.values() if t.spec.children)
+        return any((k.group, k.kind) == (kind.group, kind.kind) for kinds in with_children for k in kinds)
+
     def rules_of(self, kind: GroupKind) -> KindRules:
         """Rules about objects of this kind, of all types."""
         return self._rules.get(kind, _NO_RULES)

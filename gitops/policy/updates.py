@@ -43,6 +43,7 @@ class Update:
     provenance: Provenance
     workload: WorkloadRef | None = None
     live: Mapping[str, Any] | None = None
+    recreate: bool = False  # its author allows that it is deleted and made again
 
 
 def check_updates(
@@ -55,7 +56,12 @@ def check_updates(
 def _check(registry: OperatorRegistry, update: Update, schemas: ClusterSchemas) -> Iterator[Finding]:
     ruled = list(update_problems(registry, update.ref, update.before, update.after))
     told = {path for _, _, path in ruled}
-    for code, message, path in (*ruled, *(p for p in _schema_problems(update, schemas) if p[2] not in told)):
+    of_schema = [p for p in _schema_problems(update, schemas) if p[2] not in told]
+    for problem in (*ruled, *of_schema):
+        code, message, path = problem
+        anew = code == codes.NEEDS_NEW_OBJECT or (code == codes.UPDATE_REFUSED and problem in of_schema)
+        if update.recreate and anew:
+            code, message = codes.RECREATES, f"it is deleted and made anew for this change: {message}"
         origin = update.provenance.origin_of(path)
         text = f"{update.ref.kind} {update.ref.name}: {message}"
         yield finding(code, text, origin, object=update.ref, workload=update.workload, path=path)

@@ -166,6 +166,7 @@ class ClusterStatus:
     mode: str = ""
     uid: str = ""
     units: tuple[tuple[str, int], ...] = ()
+    left_behind: tuple[str, ...] = ()  # objects that may be orphans, a sentence each
 
     @property
     def state(self) -> str:
@@ -181,6 +182,7 @@ def cluster_status(
     reason: str = "",
     message: str = "",
     facts: Mapping[str, str] | None = None,
+    left_behind: Iterable[str] = (),
     previous: tuple[str, float] | None = None,
 ) -> ClusterStatus:
     """`facts`: server_version, lease_holder, mode, uid. `previous` is (state, since) as last reported; a cluster that
@@ -199,4 +201,5 @@ def cluster_status(
         mode=facts.get("mode", ""),
         uid=facts.get("uid", ""),
         units=tuple(sorted(counts.items())),
+        left_behind=tuple(one_line(sentence) for sentence in left_behind),
     )

@@ -11,15 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops.cluster.applying import Applier
-from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.errors import DELETING, ApiError, ErrorClass
 from gitops.cluster.tools import Owner
 from gitops.model.adoption import Tool
 from gitops.model.identity import ObjectRef
-from gitops.plan.planning import UnitPlan
+from gitops.model.kinds import NAMESPACE, SECRET
+from gitops.plan.planning import Apply, UnitPlan
 from gitops.plan.units import DesiredObject, Unit
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
 from gitops.reconcile.pruning import PruneReport
+from gitops.reconcile.secret_errors import about_secret
 from gitops.reconcile.state import UnitState
+from gitops.reconcile.waiting import Need, need_of
 
 STATE_OF: dict[ErrorClass, SyncState] = {
     ErrorClass.DENIED: SyncState.REFUSED,
@@ -32,6 +35,15 @@ STATE_OF: dict[ErrorClass, SyncState] = {
 
 LEASE_LOOK = 1.0
 """Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recreation:
+    """An object to be deleted, as it was read, so that it is made anew."""
+
+    object: DesiredObject
+    uid: str
+    resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +66,59 @@ class Attempt:
     unit: Unit
     applier: Applier
     problems: list[ObjectProblem] = field(default_factory=list)
+    remarks: list[ObjectProblem] = field(default_factory=list)  # problems that leave nothing undone
     errors: list[ApiError] = field(default_factory=list)
     asked: list[ObjectProblem] = field(default_factory=list)  # people are to decide; everything else goes on
     stopped: set[int] = field(default_factory=set)  # components with a failed object
+    needs: set[Need] = field(default_factory=set)  # what would let it go on
+    redefined: frozenset[ObjectRef] = frozenset()  # custom resources whose definition changes in this attempt
     applied: int = 0
     repaired: int = 0
+    started: int = 0  # triggers that were sent
     adopted: list[str] = field(default_factory=list)  # one sentence each
     met: dict[ObjectRef, Met] = field(default_factory=dict)  # exist, and were not applied by us
     look_again: bool = False
     interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
     paused: bool = False  # by the break-glass annotation
     retry_after: float | None = None
+    words: dict[str, str] = field(default_factory=dict)  # what was done once (gitops/plan/once.py), as it is now
+    recreations: list[Recreation] = field(default_factory=list)
+
+    def stops(self, step: Apply) -> bool:
+        """Whether it stays undone because of others of its component. A repair never does."""
+        return step.object.component in self.stopped and not step.repairs
+
+    def wait(self, desired: DesiredObject, error: ApiError, need: Need) -> None:
+        """It is not tried before something else is as it should be."""
+        self.fail(desired, error)
+        self.needs.add(need)
 
     def fail(self, desired: DesiredObject, error: ApiError) -> None:
+        if desired.gvk == SECRET:
+            error = about_secret(desired, error)
         self.stopped.add(desired.component)
+        if desired.gvk == NAMESPACE and error.reason == DELETING:
+            self.stopped |= {o.component for o in self.unit.objects if o.ref.namespace == desired.ref.name}
         self.errors.append(error)
         self.problems.append(ObjectProblem(desired.ref, state_of(error), str(error)))
+        if (need := need_of(error, desired)) is not None:
+            self.needs.add(need)
 
     def refuse(self, desired: DesiredObject, message: str) -> None:
         """Ours is the refusal, not the server's; looked at again as rarely as one of the server's."""
         self.stopped.add(desired.component)
         self.errors.append(ApiError(ErrorClass.REFUSED, reason="Refused", message=message))
         self.problems.append(ObjectProblem(desired.ref, SyncState.REFUSED, message))
+
+    def needs_recreate(self, desired: DesiredObject, message: str, error: ApiError) -> None:
+        self.stopped.add(desired.component)
+        self.errors.append(error)
+        self.problems.append(ObjectProblem(desired.ref, SyncState.NEEDS_RECREATE, message))
+
+    def waits(self, desired: DesiredObject, message: str) -> None:
+        """Until something else has come to its end, of which an event tells."""
+        self.stopped.add(desired.component)
+        self.problems.append(ObjectProblem(desired.ref, SyncState.WAITING, message))
 
 
 def conclude(
@@ -88,16 +131,18 @@ def conclude(
     left_over: str = "",
 ) -> UnitOutcome:
     """How the unit stands after the attempt; `left_over` is a sentence to add where all is as declared."""
-    problems = (*attempt.problems, *attempt.asked, *pruned.problems)
+    problems = (*attempt.problems, *attempt.remarks, *attempt.asked, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
-        "; ".join(filter(None, (unit_state.note, left_over))) or "as declared",
+        "; ".join(filter(None, (pruned.behind or unit_state.note, left_over))) or "as declared",
         problems,
         _next_look(attempt, pruned, number=unit_state.attempts + 1, rng=rng),
         applied=attempt.applied,
         repaired=attempt.repaired,
+        started=attempt.started,
         pruned=len(pruned.deleted),
         previews=tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed),
+        needs=frozenset(attempt.needs),
     )
     state = worst(problems)
     if unit_state.fused:
@@ -112,6 +157,8 @@ def conclude(
         return replace(outcome, state=SyncState.PAUSED, sentence=sentence)
     if attempt.interrupted:
         return replace(interrupted(), applied=attempt.applied, repaired=attempt.repaired)
+    if attempt.look_again:
+        return replace(outcome, state=SyncState.PENDING, sentence="what was found or declared meanwhile is looked at")
     if not pruned.complete:
         return replace(outcome, state=SyncState.REMOVING, sentence=pruned.sentence)
     if pruned.kept:

@@ -177,13 +177,14 @@ class ClusterWorker:
             self._identify(await identify(connection, discovery))
             told = Told(
                 wanted=self._wanted,
+                labels=lambda: self.document.spec.namespaceTemplate.labels,
                 facts_known=self._on_facts,
                 parents_known=self._on_parents,
                 touched=self.touch,
                 heartbeat=self._heartbeat,
             )
             session = Session(connection, discovery, self.state, self._context, told, claim=self._claim)
-            await session.prepare(self.document)
+            await session.prepare()
             self._session = session
             await session.serve(until=self._outdated)
         finally:

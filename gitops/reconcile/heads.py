@@ -133,7 +133,7 @@ class Heads:
             collisions += claims
             for workload in {f.workload for f in claims if f.workload is not None}:
                 theirs = (u for k, u in compilation.units.items() if k.workload == workload)
-                named[workload] = frozenset(o.ref for unit in theirs for o in unit.objects)
+                named[workload] = frozenset(ref for unit in theirs for ref in unit.names)
                 held.add(workload)
         self._good = units | kept
         told = replace(compilation, findings=(*compilation.findings, *collisions)) if collisions else compilation

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gitops.model.identity import ObjectRef, UnitKey
+from gitops.plan import once
 from gitops.plan.units import DesiredObject
 from gitops.readiness.aggregating import DeclaredStatus, UnitStatus, roles_of, unit_status
 from gitops.readiness.mapping import Mappings
 from gitops.readiness.owners import OwnerIndex
-from gitops.readiness.statuses import Status
+from gitops.readiness.statuses import ObjectStatus, Status
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
 from gitops.reconcile.state import ClusterState, UnitState
@@ -19,6 +20,9 @@ _LEAVING = {
     SyncState.PAUSED: Status.SUSPENDED,
 }
 """What the state of its removal makes of a unit that left Git. What is kept on purpose is fine."""
+
+
+_DONE_ONCE = ObjectStatus(Status.COMPLETED, "DoneOnce", "it did its work and is gone; it is not made again")
 
 
 def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Context) -> float | None:
@@ -75,6 +79,8 @@ def _declared(
 ) -> DeclaredStatus:
     record = state.objects.get(desired.ref)
     seen = record is not None and bool(record.uid) and record.outlook is not None
+    parent = state.parents.get(unit_state.key)
+    done = not seen and desired.handling.once and once.made_once(dict(parent.satisfied if parent else ()), desired.ref)
     waiting, refused = unit_state.outcome.sentence, ""
     if problem is not None:
         waiting = problem.message
@@ -82,7 +88,11 @@ def _declared(
             refused = problem.message
     return DeclaredStatus(
         ref=desired.ref,
-        status=record.outlook.at(now)[0] if seen and record is not None and record.outlook is not None else None,
+        status=_DONE_ONCE
+        if done == once.MADE and problem is None
+        else record.outlook.at(now)[0]
+        if seen and record is not None and record.outlook is not None
+        else None,
         uid=record.uid if record is not None else "",
         applied=seen or _was_applied(state, unit_state.key, desired.ref),
         counted=mappings.for_kind(desired.gvk).counted,

@@ -12,8 +12,8 @@ from typing import Any
 
 from gitops.cluster import fields
 from gitops.cluster.fields import Comparison
-from gitops.cluster.values import holds
-from gitops.plan.units import DesiredObject
+from gitops.cluster.values import ABSENT, holds
+from gitops.plan.units import DesiredObject, Stage
 from gitops.reconcile.state import ObjectRecord
 
 
@@ -60,8 +60,12 @@ def observe(
     if first:
         record.applied = record.last_desired = b""
         record.mark, record.overridden = None, ()
+    if record.deleting and not (record.last_desired or content_applied):
+        return Observation(Sighting.QUIET)  # its end began before Git wanted it: it is not what will be there
     was_applied = record.last_desired == desired.digest or (first and content_applied)
     comparison = fields.compare(body, live, manager, values_as_applied=was_applied and holds(live, body))
+    if first and was_applied and _is_followed(desired, comparison):
+        was_applied = False
     observation = _compared(record, desired, comparison, was_applied=was_applied)
     if entry_moved and observation.sighting is Sighting.DIFFERS:
         record.applied = b""  # others changed it: what it satisfied before may not hold any more when Git goes back
@@ -84,6 +88,13 @@ def _compared(
         return Observation(Sighting.QUIET, comparison)
     record.applied, record.unowned = b"", not real
     return Observation(Sighting.DRIFTED if real else Sighting.LOST, comparison)
+
+
+def _is_followed(desired: DesiredObject, comparison: Comparison) -> bool:
+    """Whether a copy of a Secret, seen for the first time, is as we made it of a source that has changed since: the
+    parent knows the content of Git only. A value that others set is drift here too; a key that is not there may be new
+    in the source."""
+    return desired.stage is Stage.SECRETS and all(d.still_ours or d.live is ABSENT for d in comparison.differences)
 
 
 def _is_echo(record: ObjectRecord, uid: str, version: str) -> bool:

@@ -43,5 +43,8 @@ class EngineOptions:
     shutdown: float = 10.0
     """Seconds until what still runs is cancelled."""
 
+    deletion_deadline: float = 600.0
+    """Seconds after which a deletion that somebody holds is told as blocked, and looked at more rarely."""
+
     fuse: FuseLimits = field(default_factory=FuseLimits)
     fights: FightLimits = field(default_factory=FightLimits)

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from gitops.model.identity import ObjectRef
+from gitops.reconcile.waiting import Need
 
 
 class SyncState(enum.StrEnum):
@@ -14,8 +15,9 @@ class SyncState(enum.StrEnum):
     SYNCED = "Synced"
     PENDING = "Pending"  # not looked at yet: its kinds are not listed, or this daemon stands by
     REFUSED = "Refused"  # the API server or a webhook refuses an object until Git or the cluster's rules change
-    WAITING = "Waiting"  # for something that is not there yet: a namespace, a kind, a quota
+    WAITING = "Waiting"  # for something that is not there or not ready yet: a namespace, a kind, a workload, a quota
     BLOCKED = "Blocked"  # live state is in the way
+    NEEDS_RECREATE = "NeedsRecreate"  # a field changed that the live object does not let change
     RETRYING = "Retrying"  # a passing fault
     HELD = "Held"  # has errors at the head: stays at its last good commit
     PAUSED = "Paused"  # the mode forbids what would be done
@@ -42,13 +44,15 @@ class UnitOutcome:
     retry_after: float | None = None  # seconds; None: nothing to do until something changes
     applied: int = 0
     repaired: int = 0
+    started: int = 0
     pruned: int = 0
     previews: tuple[str, ...] = ()  # what a forbidden step would have done
+    needs: frozenset[Need] = frozenset()  # what would let it go on: the next attempt begins when it is there
 
     @property
     def done(self) -> str:
         """What was written, for a log line: " (2 applied, 1 deleted)"; "" when nothing was."""
-        counts = {"applied": self.applied, "repaired": self.repaired, "deleted": self.pruned}
+        counts = {"applied": self.applied, "repaired": self.repaired, "started": self.started, "deleted": self.pruned}
         words = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
         return f" ({words})" if words else ""
 
@@ -62,6 +66,7 @@ class UnitOutcome:
 SEVERITY: tuple[SyncState, ...] = (
     SyncState.FUSED,
     SyncState.REFUSED,
+    SyncState.NEEDS_RECREATE,
     SyncState.BLOCKED,
     SyncState.CONTESTED,
     SyncState.CONFLICT,

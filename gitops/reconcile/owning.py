@@ -197,15 +197,16 @@ class Owning:
             return live
         return await applier.json_patch(desired.gvk, desired.ref, operations, manager=self._state.manager)
 
-    async def met(self, desired: DesiredObject, live: dict[str, Any], applier: Applier) -> ApiError | None:
-        """An object that was made by other means is ours from now on, but not what others write of it."""
+    async def met(self, desired: DesiredObject, live: dict[str, Any], applier: Applier) -> dict[str, Any] | ApiError:
+        """An object that was made by other means is ours from now on, but not what others write of it. The object as it
+        is then."""
         record = self._state.record(desired)
         self.sighted(desired, record, live)
         if not record.held:
-            return None
+            return live
         answer = await self._released(desired, live, applier)
         record.held = False
-        return answer if isinstance(answer, ApiError) else None
+        return answer
 
     def pinned(self, desired: DesiredObject) -> str | None:
         """The resourceVersion to send with an apply from which fields of others were left out after a look at the live

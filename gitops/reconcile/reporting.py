@@ -37,6 +37,7 @@ from gitops.report.status_files import (
 )
 
 DRIFT_FOLDER = "drift"
+LEFT_BEHIND_SHOWN = 20
 RENDERED_AT_ONCE = 10
 """Files rendered without a pause: some milliseconds, in which no event is taken in."""
 
@@ -248,6 +249,7 @@ class Reporter:
                 "uid": worker.uid or "",
                 "server_version": worker.server_version,
             },
+            left_behind=_left_behind(worker),
             previous=previous.pair if previous else None,
         )
         self._clusters[name] = status
@@ -337,6 +339,13 @@ def _pending_status(state: UnitState, now: float) -> UnitStatus:
         since=now,
         phase="",
     )
+
+
+def _left_behind(worker: ClusterWorker) -> list[str]:
+    """Objects that may be orphans, a sentence each."""
+    found = [f"{ref}: {reason}" for ref, reason in worker.state.orphans().items()]
+    more = len(found) - LEFT_BEHIND_SHOWN
+    return [*found[:LEFT_BEHIND_SHOWN], *([f"{more} more"] if more > 0 else [])]
 
 
 def _view(worker: ClusterWorker, key: UnitKey, state: UnitState) -> InstanceView:

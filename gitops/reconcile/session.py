@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gitops.cluster import claims
@@ -24,26 +24,29 @@ from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, LeaseSt
 from gitops.cluster.namespaces import NamespaceContents
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
-from gitops.cluster.reflecting import Event, Synced
+from gitops.cluster.reflecting import Changed, Deleted, Event, Synced, Vanished
 from gitops.logs import bound
-from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
-from gitops.model.kinds import CONFIG_MAP, DEFINITION
-from gitops.plan.ordering import stage_of
+from gitops.model.kinds import CONFIG_MAP, SECRET
 from gitops.plan.pruning import blown_fuses
-from gitops.plan.units import RECONCILER_LABEL, Stage
+from gitops.plan.units import RECONCILER_LABEL
+from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
+from gitops.reconcile.own_namespaces import OwnNamespaces
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
 from gitops.reconcile.scalers import scalers_watch
+from gitops.reconcile.secret_sources import SOURCES, SecretSources
 from gitops.reconcile.serving import Place, Serving, slices_watch
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, UnitState
 from gitops.reconcile.unit_work import UnitWork
-from gitops.reconcile.watches import Sight, Watch, Watches
+from gitops.reconcile.waiting import Till, Waiting
+from gitops.reconcile.watches import DEFINITIONS, Sight, Watch, Watches
 
 _log = logging.getLogger(__name__)
 
@@ -65,9 +68,10 @@ class Refused(Exception):
 class Told:
     """Whom a session tells: that parents are known (they pin instances), what the cluster tells of itself (None: it did
     not answer), that a unit's status may have changed, and each heartbeat with the error it met, if any. `wanted` is
-    what facts are wanted of."""
+    what facts are wanted of, `labels` those of the namespace template at the present head."""
 
     wanted: Callable[[], Wanted]
+    labels: Callable[[], Mapping[str, str]]
     facts_known: Callable[[Reading | None], None]
     parents_known: Callable[[], None]
     touched: Callable[[UnitKey], None]
@@ -95,6 +99,7 @@ class Session:
         self._parents = ParentStore(
             self._applier, reconciler=state.reconciler, cluster=state.name, manager=state.manager
         )
+        self._namespaces = OwnNamespaces(self._applier, manager=state.manager, labels=told.labels)
         lease = ClusterLease(self._applier, reconciler=state.reconciler, manager=state.manager)
         self._keeper = LeaseKeeper(lease, identity=context.options.identity)
         self._ready = False  # parents are loaded under the present Lease
@@ -102,7 +107,7 @@ class Session:
         self._reading: asyncio.Task[None] | None = None
         self._reading_for = LeasePhase.STANDBY
         state.forget_live()
-        self.sightings = Sightings(state, context, look=self._look, touched=told.touched)
+        self.sightings = Sightings(state, context, look=self._look, touched=self._stirred)
         self._watches = Watches(
             connection,
             self._discovery,
@@ -112,10 +117,12 @@ class Session:
             wall=context.wall,
             rng=context.rng,
         )
+        self.secrets = SecretSources(state, look=lambda key: self._look(key, urgent=False))
+        contents = NamespaceContents(connection, self._discovery)
         pruner = Pruner(
-            NamespaceContents(connection, self._discovery),
+            contents,
             reconciler=state.reconciler,
-            stage_of=self._stage_of,
+            context=context,
             may_write=self.may_write,
         )
         self._work = UnitWork(
@@ -125,6 +132,8 @@ class Session:
             pruner=pruner,
             context=context,
             sightings=self.sightings,
+            secrets=self.secrets,
+            endings=Endings(state, contents),
             may_write=self.may_write,
         )
         self.queue: SerialWork[UnitKey] = SerialWork(
@@ -140,6 +149,9 @@ class Session:
             server_version=lambda: self.server_version,
             told=told.facts_known,
         )
+        self.waiting = Waiting()
+        self._declared: set[Watch] = set()  # what the present units need to be watched
+        self._lacking: set[Watch] = set()  # watched because some wait for what nobody declares
         self._children: set[Watch] = set()
         self._slices: Watch | None = None
         self._scalers: Watch | None = None
@@ -152,10 +164,9 @@ class Session:
 
     # -- life --------------------------------------------------------------------------------------------------------
 
-    async def prepare(self, document: Cluster) -> None:
+    async def prepare(self) -> None:
         """Make our namespaces and take the claim. Raises RequestFailed or Refused."""
-        labels = document.spec.namespaceTemplate.labels
-        error = await claims.ensure_namespaces(self._applier, manager=self._state.manager, preflight_labels=labels)
+        error = await self._namespaces.ensure()
         if error is not None:
             raise _raised(error)
         held = await claims.claim(self._applier, self._claim, cluster=self._state.name, manager=self._state.manager)
@@ -296,11 +307,19 @@ class Session:
             for c in self._context.registry.children_of(sorted(types))
         }
         self._slices = slices_watch(units)
+        unlisted = self.secrets.assigned()
         assignment = self._state.assignment
         self._scalers = scalers_watch(assignment.units.values() if assignment is not None else ())
         kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
+        if self.secrets.pending:
+            kinds.discard(SECRET)  # copies that are there would be taken for nobody's: their sources first
         wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
-        self._watches.want(wanted | {watch for watch in (self._slices, self._scalers) if watch is not None})
+        self._declared = wanted | {watch for watch in (self._slices, self._scalers) if watch is not None}
+        if self.secrets.needed:
+            if unlisted:
+                self._watches.drop(SOURCES)
+            self._declared.add(SOURCES)
+        self._watches.want(self._declared | self._lacking)
 
     def _blow_fuses(self) -> None:
         """Deletions of this head over the limits wait for consent."""
@@ -312,8 +331,8 @@ class Session:
             unit = self._state.unit(key)
             if unit is None and not assignment.may_remove(key):
                 continue
-            declared = set() if unit is None else {o.ref for o in unit.objects}
-            prunes[key] = [m for m in record.members if m.ref not in declared]
+            # What another unit declares now is handed over, not deleted.
+            prunes[key] = [m for m in record.members if not self._state.is_named(m.ref)]
             sizes[key] = len(record.members)
         blown = blown_fuses(
             prunes,
@@ -335,14 +354,66 @@ class Session:
             if isinstance(event, Synced):
                 holds = functools.partial(self._watches.holds, watch)
                 self.sightings.listed(watch.gvk, event.resource_version, holds)
+        if self.waiting:
+            self._wake(self._awaited(watch, event))
         if watch in self._children:
             self.sightings.child_event(event)
+        if watch == SOURCES:
+            known = self._state.kinds()
+            if self.secrets.event(event):
+                self._watches.drop(Watch(SECRET, self._selector))  # what it has said already was nobody's then
+                self._watch()
+            elif self._state.kinds() != known:
+                self._watch()
         if watch == self._scalers:
             self.sightings.owning.scaled(event)
         if watch == self._slices:
             place = self.serving.event(event)
             if place is not None:
                 self._services.poke(place)
+
+    def _awaited(self, watch: Watch, event: Event) -> list[UnitKey]:
+        """Units that wait for what the event tells."""
+        if isinstance(event, Changed):
+            going = "deletionTimestamp" in event.obj.get("metadata", {})
+            return [] if going else self.waiting.seen(ref_of(event.obj), there=True)
+        if isinstance(event, Deleted | Vanished):
+            ref = event.ref if isinstance(event, Vanished) else ref_of(event.obj)
+            return self.waiting.seen(ref, there=False)
+        return self.waiting.listed(watch.gvk) if isinstance(event, Synced) else []
+
+    def _stirred(self, key: UnitKey) -> None:
+        """Something of a unit moved: perhaps what it waits for is ready."""
+        self._work.gate.touched(key)
+        if any(n.till is Till.READY and self._work.gate.is_ready(n.ref) for n in self.waiting.of(key)):
+            self._wake([key])
+        self._told.touched(key)
+
+    def _wake(self, keys: Iterable[UnitKey]) -> None:
+        """Look at once at units whose wait may be over; patience begins anew, since an admission plugin may learn of
+        it later than we do."""
+        for key in keys:
+            self._state.units[key].attempts = 0
+            self.queue.poke(key)
+
+    def _note_waits(self, key: UnitKey, outcome: UnitOutcome) -> None:
+        """Listen for what the unit waits for since its attempt. What may have come before we listened is looked at
+        once more; a watch that begins now lists what is there."""
+        before = self.waiting.of(key)
+        if outcome.needs == before:
+            return
+        listened = self.waiting.watched()
+        self.waiting.note(key, outcome.needs)
+        missed = any(
+            self._work.gate.is_ready(n.ref) if n.till is Till.READY else n.watch in listened
+            for n in outcome.needs - before
+        )
+        lacking = {Watch(gvk, "", lean=True) for gvk in self.waiting.watched()}
+        if lacking != self._lacking:
+            self._lacking = lacking
+            self._watches.want(self._declared | lacking)
+        if missed:
+            self.queue.poke(key)
 
     async def _read_service(self, place: Place) -> None:
         error = await self.serving.read(place)
@@ -354,7 +425,7 @@ class Session:
 
     def _on_sight(self, watch: Watch, sight: Sight) -> None:
         self._seen.set()
-        if watch == Watch(DEFINITION, "") and sight is Sight.SYNCED and self._definitions_moved():
+        if watch == DEFINITIONS and sight is Sight.SYNCED and self._definitions_moved():
             self.facts.look_soon()
         if watch == self._scalers:
             self.sightings.owning.scalers_known(sight is not Sight.UNKNOWN)
@@ -399,16 +470,22 @@ class Session:
             await self._attempt(key, unit_state)
 
     async def _attempt(self, key: UnitKey, unit_state: UnitState) -> None:
-        outcome = self._unseen(key) or await self._work.run(key)
+        outcome = self._unseen(key)
+        if outcome is None:
+            await self._namespaces.follow()
+            outcome = await self._work.run(key)
         unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
         if outcome.is_news_after(unit_state.outcome):
             level = _LEVELS.get(outcome.state, logging.WARNING)
             _log.log(level, "%s: %s%s", outcome.state, outcome.sentence, outcome.done)
         unit_state.outcome = outcome
+        self._note_waits(key, outcome)
         if outcome.state is SyncState.REMOVED and self._state.unit(key) is None:
             self._state.units.pop(key, None)
         self._told.touched(key)
-        if outcome.retry_after is not None:
+        if outcome.retry_after == 0:
+            self.queue.poke(key)  # it is not done: no moment in which nothing seems to be left to do
+        elif outcome.retry_after is not None:
             self.queue.poke_after(key, outcome.retry_after)
 
     def listed(self, key: UnitKey) -> bool:
@@ -420,6 +497,8 @@ class Session:
         kinds = {o.gvk for o in unit.objects} if unit is not None else ()
         watches = (Watch(gvk, self._selector) for gvk in kinds)
         unlisted = [watch for watch in watches if self._watches.sight(watch) is Sight.UNKNOWN]
+        if unit is not None and unit.secret_refs and self.secrets.pending:
+            unlisted.append(SOURCES)
         return sorted(unlisted, key=lambda watch: watch.gvk)
 
     def _unseen(self, key: UnitKey) -> UnitOutcome | None:
@@ -446,9 +525,6 @@ class Session:
             return None
         sentence = "autoscalers are not listed yet" + (f": {error}" if error else "")
         return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
-
-    def _stage_of(self, gvk: GroupVersionKind) -> Stage:
-        return stage_of(gvk, self._context.registry)
 
 
 async def identify(connection: Connection, discovery: Discovery) -> ClusterUid:

@@ -14,10 +14,12 @@ from typing import Any
 from gitops.cluster import adopting, leftovers
 from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.comparison import Comparison
-from gitops.cluster.parents import read_parent
+from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
+from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
+from gitops.plan.pruning import applied_by
 from gitops.plan.units import DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
@@ -76,7 +78,10 @@ class Sightings:
             self._parent_seen(live)
         found = self._state.declared(ref)
         if found is None:
+            if applied_by(live.get("metadata") or {}, self._state.manager):
+                self._state.unclaimed.add(ref)
             return
+        self._state.unclaimed.discard(ref)
         key, desired = found
         record = self._state.record(desired)
         if record.in_flight:
@@ -143,6 +148,7 @@ class Sightings:
 
     def _left(self, ref: ObjectRef, uid: str) -> None:
         """An object left the watch: deleted, or relabelled. Which of the two is read before anything is done."""
+        self._state.unclaimed.discard(ref)
         found, record = self._state.declared(ref), self._state.objects.get(ref)
         if found is None or record is None:
             return
@@ -179,9 +185,15 @@ class Sightings:
         self._state.by_uid.pop(record.uid, None)
         kept = self._state.record(desired)
         kept.heat, kept.drifted_at = record.heat, record.drifted_at
-        if not record.deleting or self._state.unit(key) is not None:
+        wanted = desired.handling.once or self._is_recreating(key, record)
+        # An end that had begun before Git wanted the object again is no drift.
+        if not wanted and (record.last_desired or not record.deleting):
             self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
         self._touched(key)
+
+    def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
+        parent = self._state.parents.get(key)
+        return parent is not None and once.is_recreating(dict(parent.satisfied), record.ref, record.uid)
 
     def absorb(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         """The answer to our own apply is the new baseline; then whatever arrived meanwhile."""
@@ -190,6 +202,8 @@ class Sightings:
         left, record.left_in_flight = record.left_in_flight, ""
         if outcome.error is None and outcome.live is not None:
             self._baseline(desired, record, outcome)
+        elif outcome.deleting:
+            record.uid, record.deleting = outcome.uid, True
         if found is None:
             # Git dropped it while it was being applied: what is kept of it would look like another live object.
             if self._state.objects.get(desired.ref) is record:
@@ -292,7 +306,7 @@ class Sightings:
 
     def _parent_seen(self, live: Mapping[str, Any]) -> None:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
-        seen = read_parent(live, cluster=self._state.name)
+        seen = read_head(live, cluster=self._state.name)
         known = self._state.parents.get(seen.unit) if isinstance(seen, ParentRecord) else None
         if known is None or not isinstance(seen, ParentRecord):
             return

@@ -28,6 +28,7 @@ from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
 from gitops.plan.sending import LeftOut, Why, as_sent, composed
 from gitops.plan.units import DesiredObject, Mode, Unit
+from gitops.policy.scopes import is_builtin_group
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import AppliedMark, Outlook
 from gitops.reconcile.fights import COLD, Heat
@@ -83,6 +84,7 @@ class UnitState:
     memory: UnitMemory = field(default_factory=UnitMemory)
     adopted: list[str] = field(default_factory=list)  # what was taken over since the unit was last as declared
     note: str = ""  # something to tell although all is as declared
+    begun: set[ObjectRef] = field(default_factory=set)  # once-only objects whose making this daemon began
     fused: str = ""  # the sentence of a blown fuse; deletions wait for consent
 
 
@@ -125,20 +127,24 @@ class ClusterState:
         self.by_uid: dict[str, UnitKey] = {}
         self.pauses: dict[UnitKey, str] = {}  # `gitops/pause-until` seen on parents since they were loaded
         self.wanted: dict[UnitKey, Unit] = {}
+        self.left_behind: dict[ObjectRef, str] = {}  # made by us and nobody's now, with the reason
+        self.unclaimed: set[ObjectRef] = set()  # seen with our marks, though no unit declares them
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
         self._left_out: dict[ObjectRef, tuple[LeftOut, ...]] = {}
         self._added: dict[UnitKey, tuple[DesiredObject, ...]] = {}
+        self._copies: dict[ObjectRef, UnitKey] = {}  # of Secrets, whether their sources are known or not
 
     def assign(self, assignment: Assignment) -> list[UnitKey]:
         """Take a new assignment; returns the units that have something to look at."""
         previous = self.assignment
         before = {} if previous is None else previous.units
         self.assignment = assignment
-        self._added = {k: objects for k, objects in self._added.items() if k in assignment.units}
+        self._added = {k: _named(assignment.units[k], a) for k, a in self._added.items() if k in assignment.units}
+        self._copies = {u.copy_of(r.name): k for k, u in assignment.units.items() for r in u.secret_refs}
         self.wanted = {k: self._as_wanted(unit) for k, unit in assignment.units.items()}
         self._declared = {o.ref: (u.key, o) for u in self.wanted.values() for o in u.objects}
         self._left_out = {r: left for r, left in self._left_out.items() if r in self._declared}
-        for ref in [r for r in self.objects if r not in self._declared]:
+        for ref in [r for r in self.objects if r not in self._declared and r not in self._copies]:
             self.by_uid.pop(self.objects.pop(ref).uid, None)
         changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
         for key in (*assignment.units, *self.parents):
@@ -151,12 +157,16 @@ class ClusterState:
         return changed + [k for k in self.units if k not in assignment.units]
 
     def add(self, key: UnitKey, objects: Iterable[DesiredObject]) -> bool:
-        """Objects that a declared unit has beside Git's, in place of those it had; True when they are others."""
-        added = tuple(objects)
-        if key not in self.wanted or added == self._added.get(key, ()):
+        """Objects that a declared unit has beside Git's, in place of those it had; True when they are others. One that
+        it had before, but not lately, is read before anything is decided about it: nobody watched it meanwhile."""
+        added, before = tuple(objects), self._added.get(key, ())
+        if key not in self.wanted or added == before:
             return False
         self._added[key] = added
         self._rebuild(key)
+        for ref in {o.ref for o in added} - {o.ref for o in before}:
+            if (record := self.objects.get(ref)) is not None:
+                record.suspect = bool(record.uid)
         return True
 
     def leave_out(self, ref: ObjectRef, left_out: Iterable[LeftOut], *, whys: Collection[Why]) -> bool:
@@ -205,9 +215,14 @@ class ClusterState:
         return replace(unit, objects=tuple(sorted((*added, *sent), key=lambda o: o.stage)))
 
     def forget_live(self) -> None:
-        """Nothing is known of what lives there any more: a new session lists everything anew."""
+        """Nothing is known of what lives there any more: a new session lists everything anew, and builds anew what is
+        made from that."""
         self.objects.clear()
         self.by_uid.clear()
+        for key in list(self._added):
+            self.add(key, ())
+        self._added.clear()
+        self.unclaimed.clear()
 
     @property
     def head(self) -> Commit | None:
@@ -221,10 +236,15 @@ class ClusterState:
     def declared(self, ref: ObjectRef) -> tuple[UnitKey, DesiredObject] | None:
         return self._declared.get(ref)
 
+    def is_named(self, ref: ObjectRef) -> bool:
+        """Does Git declare the object, also where its content comes from the cluster and is not known yet?"""
+        return ref in self._declared or ref in self._copies
+
     def declared_by_others(self, key: UnitKey) -> set[ObjectRef]:
         """Objects that other units declare, or have while nothing is known of them: never pruned on this one's
         behalf. What another unit merely has and declares no more is decided by the labels on the object."""
         declared = {ref for ref, (owner, _) in self._declared.items() if owner != key}
+        declared |= {ref for ref, owner in self._copies.items() if owner != key}
         unknown = (r for k, r in self.parents.items() if k != key and self._is_unknown(k))
         return declared | {m.ref for r in unknown for m in r.members}
 
@@ -233,16 +253,15 @@ class ClusterState:
         the delete, since heads come while a unit is being worked on.
 
         What is absent may have moved into a workload that has errors (cases.md R05, R06), or whose operator may not be
-        used here: what that one names stays,
-        and when it cannot be read, so does everything that could be in it. Functions have namespaces of their own, so
-        between them only a whole one with an explicit namespace can move.
+        used here: what that one names stays, and when it cannot be read, so does everything that could be in it.
+        Functions have namespaces of their own, so between them only a whole one with an explicit namespace can move.
         """
         assignment = self.assignment
         if assignment is None:
             return "no head is known"
         if assignment.mode is Mode.PAUSED:
             return "the cluster is paused"
-        if ref in self._declared:
+        if self.is_named(ref):
             return "it is declared"
         if key.workload in assignment.held:
             return "its workload has errors and stays as it is"
@@ -255,8 +274,31 @@ class ClusterState:
         else:
             record = self.parents.get(key)
             movable = record is not None and not is_instance_namespace(record.namespace)
-        hiding = next((w for w in sorted(assignment.opaque) if movable and w.kind is key.kind), None)
+        hiding = next((w for w in sorted(assignment.opaque) if movable), None)
         return f"{hiding} cannot be read and may declare it now" if hiding is not None else ""
+
+    def custom_resources_leaving(self, key: UnitKey) -> dict[ObjectRef, UnitKey]:
+        """Custom resources that other units have and Git declares no more, with their unit: an operator waits for them.
+        Not those that stay for a reason, or whose deletion somebody holds for too long already."""
+        found: dict[ObjectRef, UnitKey] = {}
+        for other, record in self.parents.items():
+            if other == key or (self.unit(other) is None and self._is_unknown(other)):
+                continue
+            settled = {p.object for p in self.units[other].outcome.problems} if other in self.units else set()
+            for ref in (m.ref for m in record.members):
+                if not is_builtin_group(ref.group) and ref not in self._declared and ref not in settled:
+                    found[ref] = other
+        return found
+
+    def orphans(self) -> dict[ObjectRef, str]:
+        """Objects that may be nobody's, with the reason: what a unit left behind, and what carries our marks while no
+        parent names it (cases.md R13: a parent was lost)."""
+        if not self.unclaimed and not self.left_behind:
+            return {}
+        members = {m.ref for r in self.parents.values() for m in r.members}
+        lost = dict.fromkeys(self.unclaimed, "it carries our marks, and no parent names it")
+        found = {**lost, **self.left_behind}
+        return {ref: found[ref] for ref in sorted(found) if ref not in members and not self.is_named(ref)}
 
     def not_taken_over(self, key: UnitKey) -> set[ObjectRef]:
         """Objects that other units declare and whose parents do not name them yet: until then this unit's must, or
@@ -285,6 +327,12 @@ class ClusterState:
         """What is known of these objects; one without a uid is not known to exist."""
         records = ((o.ref, self.objects.get(o.ref)) for o in objects)
         return {ref: record.observed() for ref, record in records if record is not None and record.uid}
+
+
+def _named(unit: Unit, added: Iterable[DesiredObject]) -> tuple[DesiredObject, ...]:
+    """Of the objects that were added to a unit, those that it still has by Git's word."""
+    names = unit.names
+    return tuple(o for o in added if o.ref in names)
 
 
 def _holding(assignment: Assignment) -> tuple[object, ...]:

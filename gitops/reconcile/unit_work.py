@@ -17,17 +17,22 @@ from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
 from gitops.model.identity import UnitKey
+from gitops.plan import once
 from gitops.plan.parents import ParentRecord
-from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
-from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Unit
+from gitops.plan.planning import Apply, Level, Reason, UnitPlan, course, plan_unit, settled_members, unjudgeable
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
 from gitops.readiness.texts import one_line
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
+from gitops.reconcile.gating import Gate
 from gitops.reconcile.others_fields import questions
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
+from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.removing import Remover
+from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import Adopter, left_over_sentence
@@ -37,6 +42,8 @@ from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
 
+_CERTAIN = frozenset({ErrorClass.REFUSED, ErrorClass.FORBIDDEN, ErrorClass.DENIED})
+"""Errors after which what was to be written is certainly not stored."""
 MOST_ADOPTED = 5
 """Objects that a unit's sentence names as taken over."""
 
@@ -53,35 +60,52 @@ class UnitWork:
         pruner: Pruner,
         context: Context,
         sightings: Sightings,
+        secrets: SecretSources,
+        endings: Endings,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
+        self._secrets = secrets
+        self._endings = endings
         self._applier = applier
         self._parents = parents
         self._context = context
         self._sightings = sightings
         self._may_write = may_write
+        self.gate = Gate(state, context)
         self._owning = sightings.owning
-        adopter = Adopter(state, may_write=may_write)
+        self._recreator = Recreator(state, context.registry, may_write=may_write)
+        adopter = Adopter(state, owning=sightings.owning, may_write=may_write)
         unblocker = Unblocker(state, sightings=sightings)
         self._preflight = Preflight(
-            state, owning=self._owning, adopter=adopter, unblocker=unblocker, may_write=may_write
+            state,
+            owning=self._owning,
+            recreator=self._recreator,
+            adopter=adopter,
+            unblocker=unblocker,
+            may_write=may_write,
         )
         self._writer = Writer(
             state,
+            recreator=self._recreator,
             context=context,
             sightings=sightings,
             adopter=adopter,
             unblocker=unblocker,
             may_write=may_write,
         )
+        self._unsure: set[UnitKey] = set()  # whose parent's last write was not answered
         self._remover = Remover(state, parents=parents, pruner=pruner, context=context, may_write=may_write)
 
     async def run(self, key: UnitKey) -> UnitOutcome:
         """One attempt at the unit. Expected failures are in the outcome; what is raised is a defect."""
-        unit, record = self._state.unit(key), self._state.parents.get(key)
         if not self._may_write():
             return interrupted()
+        if key in self._unsure:
+            unread = await self._read_parent(key)
+            if unread is not None:
+                return self._failed(key, "the parent cannot be read", unread)
+        unit, record = self._state.unit(key), self._state.parents.get(key)
         if unit is not None:
             return await self._enforce(unit, record)
         if record is None:
@@ -118,25 +142,41 @@ class UnitWork:
         if current is None:
             return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
         unit = current
+        observed = self._state.observed(unit.objects)
+        before = record or ParentRecord(unit.key)
+        look = once.Look(dict(before.satisfied))
+        if unit.mode is not Mode.PAUSED:
+            look = once.look(unit.objects, before, observed, begun=unit_state.begun)
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
-            observed=self._state.observed(unit.objects),
+            observed=observed,
             may_prune=not unit_state.fused,
+            made=look.made,
         )
-        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None, words=look.words)
+        self._secrets.tell(run)
         run.asked = questions(self._state, unit)
-        steps = self._uncontested(plan, run)
-        if plan.write_ahead is not None:
+        run.problems += (ObjectProblem(ref, SyncState.BLOCKED, sentence) for ref, sentence in look.problems)
+        self._tell_recreations(run)
+        steps = await self._endings.possible(run, self._uncontested(plan, run))
+        if plan.write_ahead is not None or self._unsaid(run, plan.record):
             if not self._may_write():
                 return interrupted()
-            stored = await self._parents.write(self._named(plan, unit))
+            stored = await self._store(run, self._named(plan, unit))
             if isinstance(stored, ApiError):
                 return await self._no_parent(unit.key, stored)
-            plan = replace(plan, record=self._keep(stored))
-        await self._preflight.run(run, steps)
-        for level in levels(steps):
-            await asyncio.gather(*(self._writer.apply(run, step) for step in level))
+            plan = replace(plan, record=stored)
+        if steps:
+            run.redefined = unjudgeable(steps)
+            await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
+            stored = await self._begin(run, plan.record, steps)
+            if isinstance(stored, ApiError):
+                return await self._no_parent(unit.key, stored)
+            plan = replace(plan, record=stored)
+            await self._apply(run, steps)
+        for trigger in look.due:
+            await self._writer.start(run, trigger)
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
@@ -144,6 +184,64 @@ class UnitWork:
         if plan.prune and not run.problems and self._may_write():
             pruned = await self._remover.prune(unit.key, plan, run.applier)
         return await self._settle(unit, plan, run, pruned)
+
+    async def _apply(self, run: Attempt, steps: list[Apply]) -> None:
+        """First what everything needs, then the components side by side, so that none waits for another."""
+        way = course(steps)
+        for level in way.shared:
+            await self._apply_level(run, level)
+        await asyncio.gather(*(self._apply_lane(run, lane) for lane in way.lanes))
+
+    async def _apply_lane(self, run: Attempt, lane: tuple[Level, ...]) -> None:
+        for level in lane:
+            await self._apply_level(run, level)
+
+    async def _apply_level(self, run: Attempt, level: Level) -> None:
+        if level[0].object.stage > Stage.SECRETS:
+            self._secrets.hold(run)
+        if any(step.object.after_ready for step in level):
+            passed = await asyncio.gather(*(self.gate.passes(run, step) for step in level))
+            level = tuple(step for step, passes in zip(level, passed, strict=True) if passes)
+            await self._preflight.run(run, [s for s in level if s.object.ref in run.redefined and not run.stops(s)])
+        await asyncio.gather(*(self._writer.apply(run, step) for step in level))
+
+    async def _begin(self, run: Attempt, record: ParentRecord, steps: list[Apply]) -> ParentRecord | ApiError:
+        """What may be begun only once is said in the parent before; then objects that are made anew are deleted."""
+        made = [s.object for s in steps if s.reason is Reason.CREATE and s.object.handling.once]
+        made = [o for o in made if o.component not in run.stopped]
+        for desired in made:
+            run.words |= once.making(desired, once.BEGUN)
+        for each in run.recreations:
+            run.words |= once.recreating(each.object, each.uid)
+        if not (made or run.recreations):
+            return record
+        if not self._may_write():
+            run.interrupted = True
+            return record
+        if self._unsaid(run, record):
+            stored = await self._store(run, record)
+            if isinstance(stored, ApiError):
+                return stored
+            record = stored
+        self._state.units[run.unit.key].begun.update(o.ref for o in made)
+        for each in run.recreations:
+            await self._recreator.delete(run, each)
+        return record
+
+    def _tell_recreations(self, run: Attempt) -> None:
+        """Objects that are on their way out because we make them anew: an event tells when they are gone."""
+        for desired in run.unit.objects:
+            live = self._state.objects.get(desired.ref)
+            if live is not None and live.deleting and once.is_recreating(run.words, desired.ref, live.uid):
+                run.waits(desired, "it is being deleted to be made anew")
+
+    def _unsaid(self, run: Attempt, record: ParentRecord) -> bool:
+        """Is something to be remembered that the parent does not say yet?"""
+        return run.unit.mode is not Mode.PAUSED and not run.words.items() <= dict(record.satisfied).items()
+
+    async def _store(self, run: Attempt, record: ParentRecord) -> ParentRecord | ApiError:
+        stored = await self._parents.write(replace(record, satisfied=once.remembered(run.words)))
+        return stored if isinstance(stored, ApiError) else self._keep(stored)
 
     async def _read_suspects(self, unit: Unit) -> ApiError | None:
         """Objects that left the watch were deleted or relabelled (ssa-live 33), and of some it has to be decided anew
@@ -226,6 +324,7 @@ class UnitWork:
             namespace=unit.namespace,
         )
         unit_state.adopted += run.adopted
+        settled = replace(settled, satisfied=once.remembered(run.words, {m.ref for m in settled.members}))
         if not left and pruned.complete and plan.record.content_key != unit.content_key:
             unit_state.note = _changed_in_place(plan.record, unit) or _adopted(unit_state.adopted)
             unit_state.adopted = []
@@ -246,19 +345,26 @@ class UnitWork:
         left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
         return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
 
-    # -- a unit that left Git ----------------------------------------------------------------------------------------
-
     # -- failing -----------------------------------------------------------------------------------------------------
 
     async def _no_parent(self, key: UnitKey, error: ApiError) -> UnitOutcome:
         if error.cls is ErrorClass.STALE:
-            # Another writer's record is stored: it is the truth, what we held is not.
-            stored = await self._parents.load(key)
-            if isinstance(stored, ParentRecord):
-                self._keep(stored)
-            elif stored is None and key in self._state.parents:
-                self._keep(replace(self._state.parents[key], resource_version=""))  # all that is known of the unit
+            await self._read_parent(key)  # another writer's record is stored: it is the truth, what we held is not
+        elif error.cls not in _CERTAIN:
+            self._unsure.add(key)
         return self._failed(key, "the parent cannot be written", error)
+
+    async def _read_parent(self, key: UnitKey) -> ApiError | None:
+        """Take what is stored as what is known of the unit."""
+        stored = await self._parents.load(key)
+        if isinstance(stored, ApiError):
+            return stored
+        self._unsure.discard(key)
+        if isinstance(stored, ParentRecord):
+            self._keep(stored)
+        elif stored is None and key in self._state.parents:
+            self._keep(replace(self._state.parents[key], resource_version=""))  # all that is known of the unit
+        return None
 
     def _failed(self, key: UnitKey, what: str, error: ApiError) -> UnitOutcome:
         return failed(what, error, number=self._state.units[key].attempts + 1, rng=self._context.rng)

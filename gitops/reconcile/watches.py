@@ -23,8 +23,9 @@ from gitops.model.kinds import DEFINITION
 
 _log = logging.getLogger(__name__)
 
-LOOKS = 5
-"""How often discovery is asked for a kind after a CRD changed: about ten seconds in all."""
+LOOKS = 9
+"""How often discovery is asked for a kind after a CRD changed: about ten seconds in all, and soon at first, since it is
+served some milliseconds after the definition is established."""
 
 LIST_AGAIN = 60.0
 """Seconds until a kind is listed again because an event of it met a defect and may be lost."""
@@ -32,10 +33,17 @@ LIST_AGAIN = 60.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Watch:
-    """What is watched: a kind at a version, under a label selector."""
+    """What is watched: a kind at a version, under a label selector, in one namespace ("": in all). `lean`: only
+    metadata is needed."""
 
     gvk: GroupVersionKind
     selector: str
+    namespace: str = ""
+    lean: bool = False
+
+
+DEFINITIONS = Watch(DEFINITION, "", lean=True)
+"""Those that Git declares are compared, so they are watched whole beside it."""
 
 
 class Sight(enum.StrEnum):
@@ -93,15 +101,21 @@ class Watches:
 
     def want(self, watches: Collection[Watch]) -> None:
         """Watch exactly these, and the cluster's CRDs: a new or changed definition changes what is served."""
-        wanted = {*watches, Watch(DEFINITION, "")}
+        wanted = {*watches, DEFINITIONS}
         for watch in [w for w in self._tasks if w not in wanted]:
-            self._tasks.pop(watch).cancel()
-            self._reflectors.pop(watch, None)
-            self._sights.pop(watch, None)
-            self._errors.pop(watch, None)
+            self.drop(watch)
         for watch in sorted(wanted - self._tasks.keys()):
             self._sights[watch] = Sight.UNKNOWN
             self._tasks[watch] = asyncio.create_task(self._run(watch), name=f"watch {watch.gvk} {watch.selector}")
+
+    def drop(self, watch: Watch) -> None:
+        """End a watch; when it is wanted again, everything of it is delivered anew."""
+        task = self._tasks.pop(watch, None)
+        if task is not None:
+            task.cancel()
+        self._reflectors.pop(watch, None)
+        self._sights.pop(watch, None)
+        self._errors.pop(watch, None)
 
     def sight(self, watch: Watch) -> Sight:
         return self._sights.get(watch, Sight.UNKNOWN)
@@ -117,7 +131,7 @@ class Watches:
 
     def definitions(self) -> Mapping[str, tuple[str, int]]:
         """uid and generation of every CRD by name; empty while they are not known."""
-        if self.sight(Watch(DEFINITION, "")) is not Sight.SYNCED:
+        if self.sight(DEFINITIONS) is not Sight.SYNCED:
             return {}
         return {name: (seen.uid, seen.generation) for name, seen in self._definitions.items()}
 
@@ -148,8 +162,7 @@ class Watches:
                 path,
                 gvk=watch.gvk,
                 selector=watch.selector,
-                metadata_only=watch
-                == Watch(DEFINITION, ""),  # those that Git declares are compared, so they are needed whole
+                metadata_only=watch.lean,
                 clock=self._wall,
                 rng=self._rng,
             )
@@ -189,13 +202,13 @@ class Watches:
             signal = self._signal
             found = await self._discovery.find(watch.gvk)
             if not isinstance(found, ApiError):
-                return found.path()
+                return found.path(namespace=watch.namespace)
             unserved = found.cls is ErrorClass.WAITING
             failures = 0 if unserved else failures + 1
             asked = asked + 1 if unserved else 0
             self._see(watch, Sight.UNSERVED if unserved else Sight.UNKNOWN)
             self._fail(watch, found)
-            pause = backoff(ErrorClass.UNREACHABLE, failures or asked, self._rng)
+            pause = backoff(found.cls if not unserved else ErrorClass.GONE, failures or asked, self._rng)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause if not unserved or asked < LOOKS else None):
                     await signal.wait()
@@ -229,10 +242,10 @@ class Watches:
         self._definitions[name] = seen
         group = name.partition(".")[2]
         waiting = any(w.gvk.group == group and w not in self._reflectors for w in self._tasks)
-        if seen == known or (self.sight(Watch(DEFINITION, "")) is not Sight.SYNCED and not waiting):
+        if seen == known or (self.sight(DEFINITIONS) is not Sight.SYNCED and not waiting):
             return  # listed again, or for the first time
         self._discovery.invalidate()
-        synced = self.sight(Watch(DEFINITION, "")) is Sight.SYNCED
+        synced = self.sight(DEFINITIONS) is Sight.SYNCED
         if synced:
             self._on_definition()
         if waiting:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
 from gitops.cluster.errors import ErrorClass
 from gitops.model.identity import ObjectRef
+from gitops.plan import once
+from gitops.plan.once import Due
 from gitops.plan.planning import Apply, Reason
-from gitops.reconcile.attempts import Attempt
+from gitops.plan.units import DesiredObject
+from gitops.reconcile.attempts import Attempt, state_of
 from gitops.reconcile.context import Context
+from gitops.reconcile.gating import settled
+from gitops.reconcile.outcomes import ObjectProblem, SyncState
+from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import Adopter
 from gitops.reconcile.unblocking import Unblocker
 from gitops.report.drift import Repair
+
+_log = logging.getLogger(__name__)
 
 
 class Writer:
@@ -25,6 +35,7 @@ class Writer:
         self,
         state: ClusterState,
         *,
+        recreator: Recreator,
         context: Context,
         sightings: Sightings,
         adopter: Adopter,
@@ -32,6 +43,7 @@ class Writer:
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
+        self._recreator = recreator
         self._context = context
         self._sightings = sightings
         self._adopter = adopter
@@ -53,7 +65,7 @@ class Writer:
 
     async def _apply_now(self, run: Attempt, step: Apply) -> None:
         desired = step.object
-        if desired.component in run.stopped or run.look_again:
+        if run.stops(step) or run.look_again:
             return
         if not self._may_write():
             run.interrupted = True
@@ -65,8 +77,10 @@ class Writer:
         record = self._state.record(desired)
         record.in_flight = True
         try:
-            pinned = self._sightings.owning.pinned(desired)
-            outcome = await self._write(run, step, pinned)
+            failed = await self._adopter.prepare(run, desired)
+            desired, pinned = self._left_to_others(desired), self._sightings.owning.pinned(desired)
+            step = replace(step, object=desired)
+            outcome = failed or await self._write(run, step, pinned)
         except asyncio.CancelledError:
             # Whether it was written is not known: read it before anything is decided about it.
             record.suspect, record.pending = bool(record.uid), None
@@ -80,14 +94,47 @@ class Writer:
         if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and (step.uid or pinned):
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
         self._sightings.absorb(desired, record, outcome)
-        run.fail(desired, outcome.error)
+        if desired.handling.once and step.reason is Reason.CREATE and outcome.error.cls is not ErrorClass.UNREACHABLE:
+            run.words = once.unmade(run.words, desired.ref)
+        await self._recreator.refused(run, step, outcome.error)
+
+    async def start(self, run: Attempt, due: Due) -> None:
+        """Send a trigger to its object, after whatever was to be applied of that."""
+        desired, ref = due.object, due.object.ref
+        if desired.component in run.stopped or run.look_again or run.interrupted:
+            return
+        if not self._may_write():
+            run.interrupted = True
+            return
+        found, record = self._state.declared(ref), self._state.objects.get(ref)
+        if found is None or found[1].handling != desired.handling:
+            run.look_again = True
+            return
+        if record is None or record.uid != due.uid:
+            run.words |= once.satisfied(run.words, ref, due.trigger)  # made anew meanwhile
+            return
+        error = (await run.applier.start(desired, due.trigger, uid=due.uid)).error
+        if error is None:
+            run.started += 1
+            run.words |= once.satisfied(run.words, ref, due.trigger)
+            _log.info("started %s of %s", due.place, ref)
+            return
+        if error.cls in (ErrorClass.STALE, ErrorClass.GONE):
+            record.suspect = True
+        state = SyncState.WAITING if error.cls is ErrorClass.DENIED else state_of(error)
+        run.errors.append(error)
+        run.problems.append(ObjectProblem(ref, state, f"{due.place} is not sent yet: {error}"))
+
+    def _left_to_others(self, desired: DesiredObject) -> DesiredObject:
+        """Without what turned out to be others' when the object was met: what was dry-run may have been more."""
+        found = self._state.declared(desired.ref)
+        return desired if found is None else found[1]
 
     async def _write(self, run: Attempt, step: Apply, pinned: str | None) -> ApplyOutcome:
         desired = step.object
-        failed = await self._adopter.prepare(run, desired)
-        if failed is not None:
-            return failed
-        outcome = await run.applier.apply(desired, uid=step.uid or None, resource_version=pinned)
+        outcome = await settled(
+            run, step, lambda: run.applier.apply(desired, uid=step.uid or None, resource_version=pinned)
+        )
         outcome = await self._unblocker.resolve(run, desired, outcome, mend=step.reason is not Reason.CREATE)
         outcome = await self._adopter.finish(run, desired, outcome)
         return outcome if step.reason is Reason.CREATE else await run.applier.forget_before(outcome)
@@ -95,6 +142,8 @@ class Writer:
     def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object
         run.applied += 1
+        if desired.handling.once:
+            run.words |= once.making(desired, once.MADE)
         if step.reason is Reason.DRIFT:
             run.repaired += 1
             record.heat = record.heat.heated(self._context.clock(), self._context.options.fights)

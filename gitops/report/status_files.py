@@ -196,6 +196,7 @@ def render_cluster(status: ClusterStatus, *, previous: bytes | None = None) -> t
         "serverVersion": status.server_version,
         "writer": status.lease_holder,
         "units": dict(status.units),
+        **({"leftBehind": list(status.left_behind)} if status.left_behind else {}),
     }
     return cluster_path(status.name), emit(body, previous)
 

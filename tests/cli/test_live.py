@@ -91,6 +91,35 @@ def test_plan_apply_plan_status(gitops: Any, template: Path, fleet: tuple[Any, l
     assert {body["kind"] for body in only.values()} == {"FunctionStatus", "UnitStatus"}
 
 
+def test_r05_r11_a_renamed_function_and_a_blown_fuse_are_told_before_anything_is_done(
+    gitops: Any, template: Path, fleet: tuple[Any, list[object]]
+) -> None:
+    plane, arguments = fleet
+    assert gitops("apply", "--once", *arguments).code == 0
+    old, new = template / "functions/embed", template / "functions/embed-two"
+    old.rename(new)
+    for file in ("function.yaml", "deployment.yaml"):
+        (new / file).write_text((new / file).read_text().replace("name: embed\n", "name: embed-two\n"))
+    plan = ["plan", template, *arguments[2:4], "--set", "fuse.count=5"]
+    told = json.loads(gitops(*plan, "-f", "json").out)
+    (warning,) = told["warnings"]
+    cache = "NIMCache.apps.nvidia.com fn-embed-h100-0/embed-cache (the downloaded model"
+    assert warning.startswith(
+        "function/embed/h100-0@dgx-a is deleted and made anew as function/embed-two/h100-0@dgx-a; "
+        f"data left behind until somebody consents to its deletion: {cache}"
+    )
+    fuse = told["units"]["function/embed/h100-0@dgx-a"]["fuse"]
+    assert "objects on this cluster, more than 5; a commit with the trailer `Gitops-Allow-Prune: function/embed" in fuse
+    # with consent on it, the data goes, and that is the first thing to be read
+    cache_path = "/apis/apps.nvidia.com/v1alpha1/namespaces/fn-embed-h100-0/nimcaches/embed-cache"
+    consent = {"metadata": {"annotations": {"gitops/allow-delete": "true"}}}
+    plane.request("PATCH", cache_path, consent, content_type="application/merge-patch+json")
+    said = " ".join(gitops(*plan).out.split())
+    assert said.startswith("function/embed/h100-0@dgx-a is deleted and made anew as function/embed-two/h100-0@dgx-a")
+    assert f"data lost: {cache}" in said
+    assert "fuse: the commit would delete" in said
+
+
 def test_apply_says_which_cluster_could_not_be_reached(
     gitops: Any, template: Path, fleet: tuple[Any, list[object]]
 ) -> None:

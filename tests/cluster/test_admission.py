@@ -255,6 +255,44 @@ async def test_23_rights_are_told_from_policies(
     assert (outcome.error.status, outcome.error.cls) == (403, ErrorClass.FORBIDDEN)
 
 
+async def test_20_what_a_caller_with_few_rights_waits_for_is_not_called_refused(
+    connect: Callable[..., Any], shared_api: ApiServer, namespace: str, desired: Desired
+) -> None:
+    """Somebody without `bind` is told of the missing role under the binding's name; of an unknown kind, that it is
+    forbidden (which is why discovery is asked first)."""
+    group = "rbac.authorization.k8s.io"
+    base = f"/apis/{group}/v1/namespaces/{namespace}"
+    metadata = {"name": "binder", "namespace": namespace}
+    rules = [
+        {"apiGroups": [group], "resources": ["roles", "rolebindings"], "verbs": ["create", "get", "patch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    ]
+    subject = {"apiGroup": group, "kind": "User", "name": "binder"}
+    role: dict[str, Any] = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules}
+    binding: dict[str, Any] = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "binder"},
+        "subjects": [subject],
+    }
+    shared_api.request("POST", f"{base}/roles", role)
+    shared_api.request("POST", f"{base}/rolebindings", binding)
+    connection = await connect(shared_api.kubeconfig_for("binder"))
+    applier = Applier(connection, Discovery(connection), manager="gitops-test")
+    reader = {"name": "reader", "namespace": namespace}
+    ours = desired({**binding, "metadata": reader, "roleRef": {**binding["roleRef"], "name": "reader"}})
+    outcome = await until(applier, ours, lambda outcome: "cannot patch" not in str(outcome.error))
+    assert (outcome.error.status, outcome.error.cls) == (404, ErrorClass.WAITING)
+    assert outcome.error.waits_for == "role reader"
+    unserved = await applier.apply(desired({**config_map(namespace), "apiVersion": "nowhere.example/v1"}))
+    assert unserved.error is not None
+    assert unserved.error.cls is ErrorClass.WAITING
+    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    assert (await applier.apply(desired({**role, "metadata": reader, "rules": pods}))).error is None
+    assert (await until(applier, ours, lambda outcome: outcome.error is None)).error is None
+
+
 async def test_23_escalation_is_about_rights(
     connect: Callable[..., Any], shared_api: ApiServer, namespace: str, desired: Desired
 ) -> None:

@@ -115,3 +115,28 @@ async def test_the_lease_on_the_cluster(plane: ControlPlane, objects: Objects) -
     await two.step()
     assert two.held()
     assert two.state.epoch == 1
+
+
+async def test_the_preflight_namespace_follows_the_labels_of_the_template(
+    plane: ControlPlane, objects: Objects
+) -> None:
+    """Ours come and go, those of others stay, and what is right is not written."""
+
+    def labels() -> dict[str, str]:
+        found: dict[str, str] = plane.get("/api/v1/namespaces/gitops-preflight")["metadata"]["labels"]
+        return {key: value for key, value in found.items() if not key.startswith(("kubernetes.io/", "app."))}
+
+    async def ensure(**wanted: str) -> int:
+        before = objects.connection.stats.requests["patch"]
+        assert await ensure_namespaces(objects, manager="gitops-fleet", preflight_labels=wanted) is None
+        return objects.connection.stats.requests["patch"] - before
+
+    await ensure(level="baseline", team="ml")
+    plane.kubectl("label", "namespace", "gitops-preflight", "foreign=yes")
+    assert await ensure(level="baseline", team="ml") == 0
+    assert await ensure(level="restricted") == 1
+    assert labels() == {"level": "restricted", "foreign": "yes"}
+    assert await ensure(level="restricted") == 0
+    assert await ensure() == 1
+    assert labels() == {"foreign": "yes"}
+    assert await ensure() == 0

@@ -272,6 +272,26 @@ async def test_a04_throttling_without_end_is_given_back(scripted: Scripted, conn
     assert len(scripted.seen) == 3
 
 
+async def test_o01_a_kind_whose_storage_is_starting_pauses_nothing_else(scripted: Scripted, connect: Connect) -> None:
+    """After a definition changed; the server asks for a second, the storage is there in milliseconds."""
+    answered = []
+
+    async def answer(request: web.Request) -> web.Response:
+        answered.append(request.path)
+        if answered.count("/kind") == 1 and request.path == "/kind":
+            starting = status(429, "storage is (re)initializing", reason="TooManyRequests")
+            starting.headers["Retry-After"] = "3600"
+            return starting
+        return web.json_response({})
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig())
+    assert (await connection.request("GET", "/kind")).ok
+    assert (await connection.request("GET", "/other")).ok
+    assert answered == ["/kind", "/kind", "/other"]
+    assert connection.stats.throttled == 0
+
+
 async def test_23_a_webhook_that_denies_with_429_pauses_nothing(scripted: Scripted, connect: Connect) -> None:
     scripted.handler = lambda request: asyncio.sleep(0, status(429, 'admission webhook "w" denied the request: no'))
     connection = await connect(scripted.kubeconfig())

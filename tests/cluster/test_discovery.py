@@ -22,7 +22,7 @@ CLUSTER_ROLE = GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole"
 Connect = Callable[..., Awaitable[Connection]]
 
 
-def crd(kind: str, group: str = "discovery.gitops.example") -> dict[str, Any]:
+def crd(kind: str, group: str = "discovery.gitops.example", scope: str = "Cluster") -> dict[str, Any]:
     plural = kind.lower() + "s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -30,7 +30,7 @@ def crd(kind: str, group: str = "discovery.gitops.example") -> dict[str, Any]:
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Cluster",
+            "scope": scope,
             "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
             "versions": [
                 {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
@@ -104,6 +104,43 @@ async def test_o04_a_kind_that_went_away_is_noticed_by_its_404(applier: Applier,
         found = await applier.get(gvk, ref)
         assert isinstance(found, ApiError)  # never "absent"
         assert (found.cls, found.waits_for) == (ErrorClass.WAITING, "kind Brief.discovery.gitops.example at v1")
+
+
+async def test_o04_one_group_goes_another_comes_and_a_third_changes_its_scope(
+    applier: Applier, shared_api: ApiServer
+) -> None:
+    """Nobody tells discovery; each is noticed by the one call that meets it, and no other kind notices anything."""
+    going, coming, changing = "going.gitops.example", "coming.gitops.example", "changing.gitops.example"
+
+    def delete(name: str) -> None:
+        shared_api.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+        plural, _, group = name.partition(".")
+        shared_api.wait(lambda: shared_api.get(f"/apis/{group}/v1/{plural}") is None, f"{name} to be gone")
+
+    async def find(group: str, kind: str) -> Resource | ApiError:
+        return await applier.discovery.find(GroupVersionKind(group, "v1", kind))
+
+    shared_api.create_crd_objects([crd("Going", going), crd("Changing", changing, "Namespaced")])
+    before = await find(changing, "Changing")
+    assert isinstance(before, Resource)
+    assert before.namespaced
+    delete(f"goings.{going}")
+    delete(f"changings.{changing}")
+    shared_api.create_crd_objects([crd("Changing", changing, "Cluster"), crd("Coming", coming)])
+
+    gvk = GroupVersionKind(changing, "v1", "Changing")
+    met = await applier.get(gvk, ObjectRef(changing, "Changing", "default", "a"))
+    assert isinstance(met, ApiError), "asked at the place where it was"
+    assert met.cls is ErrorClass.WAITING
+    assert await applier.get(gvk, ObjectRef(changing, "Changing", "default", "a")) is None
+    after = await find(changing, "Changing")
+    assert isinstance(after, Resource)
+    assert not after.namespaced
+    assert isinstance(await find(coming, "Coming"), Resource)
+    gone = await find(going, "Going")
+    assert isinstance(gone, ApiError)
+    assert gone.cls is ErrorClass.WAITING
+    assert isinstance(await applier.discovery.find(DEPLOYMENT), Resource)
 
 
 async def test_unchanged_documents_are_not_sent_again(connection: Connection) -> None:

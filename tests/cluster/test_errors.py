@@ -266,7 +266,7 @@ def test_backoff_grows_jitters_and_is_capped(cls: ErrorClass) -> None:
 
 def test_an_error_reads_as_a_sentence() -> None:
     assert str(ApiError(ErrorClass.WAITING, 404, message="not found", waits_for="namespace x")) == (
-        "waiting (namespace x): not found"
+        "waiting for namespace x: not found"
     )
     assert str(ApiError(ErrorClass.RETRY, 503)) == "retry: HTTP 503"
 

@@ -4,14 +4,16 @@ import json
 import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from controlplane_kit.client import MERGE, ApiServer
 from controlplane_kit.faultproxy import FaultProxy
-from controlplane_kit.faults import LoseAnswer, on
+from controlplane_kit.faults import Cut, LoseAnswer, Request, on
 
+from gitops.cluster import parent_chunks, parents
 from gitops.cluster.claims import ensure_namespaces
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
@@ -19,6 +21,7 @@ from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import MAX_RECORD, ParentStore, StoredParents, UnreadableParent, encode_record, read_parent
 from gitops.model.identity import ClusterName, Commit, ObjectRef, ReconcilerName, UnitKey, WorkloadKind
+from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 
 CLUSTER = ClusterName("dgx-a")
@@ -212,9 +215,9 @@ async def test_i1_an_unreadable_parent_is_reported_and_not_absent(
     stored = await written(store, record("i1"))
     shared_api.request("PATCH", path("i1"), change, content_type=MERGE)
     try:
-        parents = await loaded(store)
-        assert parents.records == {}
-        (unreadable,) = parents.unreadable
+        found = await loaded(store)
+        assert found.records == {}
+        (unreadable,) = found.unreadable
         assert why in unreadable.why
         assert isinstance(await store.load(unit("i1")), UnreadableParent)
         refused = await store.write(replace(stored, content_key="x"))
@@ -244,11 +247,166 @@ def test_a06_thousands_of_members_fit_and_more_are_refused() -> None:
     assert len(encode_record(record(members=many))) < MAX_RECORD
 
 
-async def test_a06_a_record_that_is_too_large_is_a_visible_error(store: ParentStore) -> None:
-    many = tuple(Member(ObjectRef("", "ConfigMap", "n", f"{i}-" + "x" * 200), "v1", "u") for i in range(5000))
+async def test_a06_a_record_that_is_too_large_is_a_visible_error(
+    store: ParentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parents, "MAX_RECORD", 1_000)
+    many = tuple(Member(ObjectRef("", "ConfigMap", "n", f"{i}-" + "x" * 200), "v1", "u") for i in range(500))
     error = await store.write(record("large", members=many))
     assert isinstance(error, ApiError)
     assert (error.cls, error.reason) == (ErrorClass.REFUSED, "TooLarge")
+
+
+def members(number: int, *, uid: str = "u") -> tuple[Member, ...]:
+    refs = (ObjectRef("nvidia.com", "DynamoGraphDeployment", f"fn-{i % 50}", f"object-{i}") for i in range(number))
+    return tuple(sorted(Member(ref, "v1beta1", f"{uid}-{i:034d}") for i, ref in enumerate(refs)))
+
+
+async def chunks_of(store: ParentStore, name: str) -> set[str]:
+    """Names of the chunks of a unit that exist."""
+    parent = parent_name(unit(name))
+    listing = await store._objects.list_objects(
+        CONFIG_MAP, namespace="gitops-system", selector=f"{parent_chunks.CHUNK_OF_LABEL}={parent}"
+    )
+    assert not isinstance(listing, ApiError)
+    return {item["metadata"]["name"] for item in listing.items}
+
+
+async def named(store: ParentStore, name: str) -> set[str]:
+    """Names of the chunks that the parent of a unit names."""
+    live = await store._objects.get(CONFIG_MAP, ObjectRef("", "ConfigMap", "gitops-system", parent_name(unit(name))))
+    assert isinstance(live, dict)
+    return set(parents.chunk_names(live))
+
+
+async def test_a06_thirty_thousand_members_are_stored_in_chunks_and_one_more_rewrites_one_of_them(
+    store: ParentStore, applier: Objects, reconciler: ReconcilerName
+) -> None:
+    first = await written(store, record("huge", members=members(30_000)))
+    chunks = await chunks_of(store, "huge")
+    assert chunks == await named(store, "huge")
+    assert len(chunks) == 2
+    fresh = ParentStore(applier, reconciler=reconciler, cluster=CLUSTER, manager="gitops-test")
+    assert (await loaded(fresh)).records == {unit("huge"): first}
+    assert await store.load(unit("huge")) == first
+
+    before = applier.connection.stats.requests.copy()
+    more = tuple(sorted((*first.members, Member(ObjectRef("", "Secret", "n", "s"), "v1", "u"))))
+    second = await written(fresh, replace(first, members=more))
+    assert applier.connection.stats.requests - before == {"create": 1, "patch": 1, "get": 1, "delete": 1}
+    assert len(await chunks_of(store, "huge") - chunks) == 1
+    # below the limit it is one ConfigMap again, and no chunk is left
+    small = await written(fresh, replace(second, members=more[:3]))
+    assert await chunks_of(store, "huge") == set()
+    assert await store.load(unit("huge")) == small
+    large = await written(fresh, replace(small, members=more))
+    assert await fresh.delete(large) is None
+    assert await chunks_of(store, "huge") == set()
+    assert await store.load(unit("huge")) is None
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("change", ["first", "more", "fewer", "inline", "delete"])
+async def test_a_crash_at_any_write_leaves_the_old_record_or_the_new_one(
+    shared_api: ApiServer,
+    connect: Connect,
+    applier: Objects,
+    fault_proxy: Callable[[ApiServer], FaultProxy],
+    reconciler: ReconcilerName,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    done: bool,
+) -> None:
+    """Only n writes, of which the last is answered or not (`done`), reach the API server; then comes the next."""
+    monkeypatch.setattr(parents, "MAX_RECORD", 20_000)
+    await ensure_namespaces(applier, manager="m")
+    proxy = fault_proxy(shared_api)
+    name = f"crash-{change}"
+    sizes = {"first": (0, 600), "more": (600, 1200), "fewer": (1200, 600), "inline": (600, 5), "delete": (600, 0)}
+    old_size, new_size = sizes[change]
+
+    async def daemon(kubeconfig: Path) -> ParentStore:
+        connection = await connect(kubeconfig)
+        objects = Objects(connection, Discovery(connection))
+        return ParentStore(objects, reconciler=reconciler, cluster=CLUSTER, manager="m")
+
+    async def to_new(store: ParentStore, before: ParentRecord | None) -> ParentRecord | ApiError | None:
+        wanted = replace(before or record(name), members=members(new_size), content_key="new")
+        return await store.delete(wanted) if change == "delete" else await store.write(wanted)
+
+    for number in range(40):
+        store = await daemon(shared_api.kubeconfig)
+        old = await written(store, record(name, members=members(old_size), content_key="old")) if old_size else None
+        victim = await daemon(proxy.kubeconfig)
+        known = (await loaded(victim)).records.get(unit(name))
+        assert known == old
+        proxy.clear()
+        count: list[Request] = []
+
+        def nth(request: Request, *, number: int = number, count: list[Request] = count) -> bool:
+            count.extend([request] if request.is_write else [])
+            return len(count) > number
+
+        def later(request: Request, *, number: int = number, count: list[Request] = count) -> bool:
+            return request.is_write and len(count) > number
+
+        proxy.fail(LoseAnswer() if done else Cut(), nth)
+        proxy.fail(Cut(), later, times=None)
+        answer = await to_new(victim, known)
+        proxy.rules.clear()
+
+        after = await daemon(shared_api.kubeconfig)
+        stored = await loaded(after)
+        assert stored.unreadable == ()
+        found = stored.records.get(unit(name))
+        assert members_of(found) in (members_of(old), members(new_size), ())
+        if members_of(found) == () and change in ("more", "fewer", "inline"):
+            pytest.fail("a record that had members has none")
+        # the next daemon does it again, and nothing is left over
+        result = await to_new(after, found)
+        assert result is None or isinstance(result, ParentRecord), result
+        final = await after.load(unit(name))
+        assert (final is None) == (change == "delete")
+        if isinstance(final, ParentRecord):
+            assert final.members == members(new_size)
+            assert await chunks_of(after, name) == await named(after, name)
+            assert await after.delete(final) is None
+        assert await chunks_of(after, name) == set()
+        if len(count) <= number:
+            assert not isinstance(answer, ApiError)
+            break
+    else:
+        pytest.fail("writes without end")
+    assert number >= (2 if change != "delete" else 3)
+
+
+def members_of(found: ParentRecord | None) -> tuple[Member, ...]:
+    return () if found is None else found.members
+
+
+@pytest.mark.parametrize("damage", ["missing", "other content"])
+async def test_i1_a_torn_set_of_chunks_is_reported_and_its_record_not_used(
+    store: ParentStore, shared_api: ApiServer, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(parents, "MAX_RECORD", 5_000)
+    stored = await written(store, record("torn", members=members(300)))
+    victim = sorted(await chunks_of(store, "torn"))[0]
+    body = shared_api.get(f"{FOLDER}/{victim}")
+    shared_api.request("DELETE", f"{FOLDER}/{victim}")
+    if damage == "other content":
+        body["data"]["members"] = "{}"
+        del body["metadata"]["resourceVersion"], body["metadata"]["uid"]
+        shared_api.request("POST", FOLDER, body)
+    found = await loaded(store)
+    assert found.records == {}
+    (unreadable,) = found.unreadable
+    assert unreadable.name == parent_name(unit("torn"))
+    assert victim in unreadable.why
+    assert isinstance(await store.load(unit("torn")), UnreadableParent)
+    shared_api.request("DELETE", path("torn"))
+    again = await written(store, replace(stored, resource_version=""))
+    assert await store.load(unit("torn")) == again, "what is known of the unit is stored anew, whole"
+    assert await store.delete(again) is None
 
 
 def test_a_renamed_cluster_finds_its_parents() -> None:
@@ -260,7 +418,7 @@ def test_a_renamed_cluster_finds_its_parents() -> None:
         },
         "data": {"record": encode_record(record()).decode()},
     }
-    read = read_parent(body, cluster=ClusterName("dgx-z"))
+    read = read_parent(body, {}, cluster=ClusterName("dgx-z"))
     assert isinstance(read, ParentRecord)
     assert read.unit.cluster == "dgx-z"
     assert read.members == tuple(sorted(record().members))

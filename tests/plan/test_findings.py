@@ -258,3 +258,24 @@ def test_y06_the_authors_tag_is_quoted(compile_small):
     assert [f.message for f in found if f.code == "GO4108"] == [
         'NIMService a: spec.image.tag must be text: write "1.20"'
     ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "written", "told"),
+    [
+        pytest.param("team", "taem", True, id="letters swapped"),
+        pytest.param("team", "teams", True, id="a letter more"),
+        pytest.param("team", "team", False, id="as declared"),
+        pytest.param("team-a", "team-b", False, id="a sibling by letter"),
+        pytest.param("team-9", "team-10", False, id="a sibling by number"),
+        pytest.param("team", "monitoring", False, id="others made it"),
+    ],
+)
+def test_o03_a_namespace_that_looks_misspelled_is_told(compile_small, declared, written, told):
+    space = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {declared}}}\n"
+    page = in_web("ConfigMap", "data: {a: b}\n", namespace=f"  namespace: {written}\n")
+    result = compile_small({OBJECTS: f"{space}---\n{page}"})
+    assert result.errors == ()
+    found = [f for f in result.findings if f.code == gitops.plan.codes.NAMESPACE_MISSPELLED]
+    assert [f.severity for f in found] == (["warning"] if told else [])
+    assert all(f"but {declared}" in f.message for f in found)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops.model.identity import GroupKind, GroupVersionKind, ObjectRef
-from gitops.plan.ordering import Node, order, references, stage_of
+from gitops.plan.ordering import order, stage_of
+from gitops.plan.references import Node, references
 from gitops.plan.units import Stage
 from gitops.policy.annotations import BadAnnotationError, Dependency, parse_dependencies
 from gitops.policy.registry import OperatorRegistry
@@ -76,6 +77,8 @@ CONFIG, SECRET = GroupKind("", "ConfigMap"), GroupKind("", "Secret")
             "x",
         ),
         ("backend: {service: {name: x}}", GroupKind("", "Service"), "x"),
+        ("priorityClassName: x", GroupKind("scheduling.k8s.io", "PriorityClass"), "x"),
+        ("runtimeClassName: x", GroupKind("node.k8s.io", "RuntimeClass"), "x"),
     ],
 )
 def test_references(text, kind, name):
@@ -106,6 +109,102 @@ def test_custom_resource_belongs_to_its_definition():
     first, second = order([thing, crd], REGISTRY).objects
     assert (first.position, second.position) == (1, 0)
     assert first.component == second.component
+
+
+HOOK = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+name: hook
+webhooks: [{name: a, clientConfig: {%s}}]
+"""
+API = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, name: v1.x.example, spec: {service: {%s}}}"
+SERVICE_OF = "name: gate, namespace: ns"
+SERVICE = "{apiVersion: v1, kind: Service, name: gate, spec: {selector: {app: gate}}}"
+GATE = "{apiVersion: apps/v1, kind: %s, name: gate, spec: {template: {metadata: {labels: {app: %s, more: x}}}}}"
+POD = "{apiVersion: v1, kind: Pod, name: gate, metadata: {labels: {app: gate}}}"
+
+
+@pytest.mark.parametrize(
+    ("texts", "waits"),
+    [
+        pytest.param(
+            [HOOK % f"service: {{{SERVICE_OF}}}", SERVICE, GATE % ("Deployment", "gate")], True, id="in the unit"
+        ),
+        pytest.param([API % SERVICE_OF, SERVICE, GATE % ("StatefulSet", "gate")], True, id="an APIService"),
+        pytest.param([HOOK % f"service: {{{SERVICE_OF}}}", SERVICE, POD], True, id="a pod"),
+        pytest.param([HOOK % "url: https://gate.example", SERVICE, GATE % ("Deployment", "gate")], False, id="a URL"),
+        pytest.param(
+            [HOOK % f"service: {{{SERVICE_OF}}}", GATE % ("Deployment", "gate")], False, id="Service elsewhere"
+        ),
+        pytest.param(
+            [HOOK % "service: {name: gate, namespace: other}", SERVICE, GATE % ("Deployment", "gate")],
+            False,
+            id="a Service of that name elsewhere",
+        ),
+        pytest.param(
+            [HOOK % f"service: {{{SERVICE_OF}}}", SERVICE, GATE % ("Deployment", "other")], False, id="others' pods"
+        ),
+        pytest.param(
+            [HOOK % f"service: {{{SERVICE_OF}}}", "{apiVersion: v1, kind: Service, name: gate}", POD],
+            False,
+            id="a Service without selector",
+        ),
+        pytest.param(
+            [
+                "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, name: h,"
+                " webhooks: [1, {clientConfig: {service: 3}}, {}]}"
+            ],
+            False,
+            id="nonsense",
+        ),
+    ],
+)
+def test_o06_admission_waits_for_the_workload_behind_it(texts, waits):
+    nodes = [node(text) for text in texts]
+    first = next(o for o in order(nodes, REGISTRY).objects if o.position == 0)
+    assert first.stage is Stage.ADMISSION
+    assert first.after_ready == ((nodes[-1].ref,) if waits else ())
+    if waits:
+        assert len({o.component for o in order(nodes, REGISTRY).objects if o.position != 1}) == 1
+
+
+def test_o06_an_authors_wish_goes_before_what_would_wait_for_ever():
+    gate = GATE.replace("name: gate,", "name: gate, ") % ("Deployment", "gate")
+    nodes = [
+        node(HOOK % f"service: {{{SERVICE_OF}}}"),
+        node(SERVICE),
+        node(gate, "ValidatingWebhookConfiguration.admissionregistration.k8s.io/hook"),
+    ]
+    ordered = order(nodes, REGISTRY).objects
+    assert [o.position for o in ordered] == [1, 0, 2]
+    assert all(o.after_ready == () for o in ordered)
+
+
+NIM = "{apiVersion: apps.nvidia.com/v1alpha1, kind: %s, name: %s, spec: {%s}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "waits"),
+    [
+        pytest.param("NIMBuild", "nimCache: {name: model}", True, id="its operator would sleep"),
+        pytest.param("NIMBuild", "nimCache: {name: other}", False, id="a cache of others"),
+        pytest.param("NIMService", "storage: {nimCache: {name: model}}", False, id="its operator wakes it"),
+    ],
+)
+def test_what_an_operator_does_not_look_at_again_waits_for_what_it_names(kind, spec, waits):
+    nodes = [node(NIM % (kind, "x", spec)), node(NIM % ("NIMCache", "model", ""))]
+    cache, other = order(nodes, REGISTRY).objects
+    assert (cache.position, other.position) == (1, 0), "a cache goes first in any case"
+    assert other.after_ready == ((nodes[1].ref,) if waits else ())
+
+
+def test_o01_a_resource_waits_for_its_definition_in_the_unit():
+    crd = node(
+        "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, name: t.example.com,"
+        " spec: {group: example.com, names: {kind: Thing}}}"
+    )
+    _, thing = order([crd, node("{apiVersion: example.com/v1, kind: Thing, name: t}")], REGISTRY).objects
+    assert thing.after_ready == (crd.ref,)
 
 
 def test_dependency_moves_an_object_behind_a_later_stage():

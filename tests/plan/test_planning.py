@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gitops.model.findings import Origin
 from gitops.model.identity import ClusterName, Commit, GroupVersionKind, ObjectRef, UnitKey, WorkloadKind
 from gitops.plan.parents import Member, ParentRecord
-from gitops.plan.planning import Observed, Reason, levels, plan_removal, plan_unit, settled_members
+from gitops.plan.planning import Apply, Observed, Reason, course, plan_removal, plan_unit, settled_members, unjudgeable
 from gitops.plan.units import DesiredObject, Mode, Stage, Unit
 
 KEY = UnitKey(WorkloadKind.BUNDLE, "base", "", ClusterName("a"))
@@ -41,13 +42,44 @@ def test_a_new_unit_records_every_name_before_the_first_apply() -> None:
     assert plan.prune == ()
 
 
+def names(levels: Iterable[Iterable[Apply]]) -> list[list[str]]:
+    return [[s.object.ref.name for s in level] for level in levels]
+
+
 def test_levels_end_with_the_stage_and_before_a_dependant() -> None:
     first, second = desired("a"), desired("b")
     waits = dataclasses.replace(desired("c"), depends_on=(second.ref,))
     later = desired("d", stage=Stage.WORKLOAD)
     steps = plan_unit(unit(first, second, waits, later), record=None, observed={}).applies
-    names = [[s.object.ref.name for s in level] for level in levels(steps)]
-    assert names == [["a", "b"], ["c"], ["d"]]
+    (lane,) = course(steps).lanes
+    assert names(lane) == [["a", "b"], ["c"], ["d"]]
+
+
+def test_what_a_namespace_needs_goes_first_and_then_each_component_by_itself() -> None:
+    places = {"ns": Stage.NAMESPACE, "quota": Stage.BOUNDS, "role": Stage.ACCESS}
+    shared = [dataclasses.replace(desired(n, stage=s), component=i) for i, (n, s) in enumerate(places.items())]
+    parts = [(0, Stage.CONFIG), (1, Stage.CONFIG), (0, Stage.WORKLOAD), (1, Stage.WORKLOAD)]
+    rest = [dataclasses.replace(desired(f"{s.name}-{c}", stage=s), component=c) for c, s in parts]
+    way = course(plan_unit(unit(*shared, *rest), record=None, observed={}).applies)
+    assert names(way.shared) == [["ns"], ["quota"], ["role"]]
+    assert [names(lane) for lane in way.lanes] == [[["CONFIG-0"], ["WORKLOAD-0"]], [["CONFIG-1"], ["WORKLOAD-1"]]]
+
+
+@pytest.mark.parametrize(
+    ("definition", "known"),
+    [
+        pytest.param(None, False, id="it is new: no server can judge"),
+        pytest.param(Observed("u", b"old", b"old"), False, id="it changes: the old one would judge"),
+        pytest.param(Observed("u", b"", b"new"), True, id="somebody changed it: it is only repaired"),
+        pytest.param(Observed("u", b"new", b"new"), True, id="it is as declared"),
+    ],
+)
+def test_o01_a_resource_is_judged_by_the_definition_of_its_own_commit(definition: Observed | None, known: bool) -> None:
+    crd = desired("crd", stage=Stage.DEFINITION)
+    resource = dataclasses.replace(desired("r", stage=Stage.CUSTOM), after_ready=(crd.ref,))
+    seen = {} if definition is None else {crd.ref: definition}
+    steps = plan_unit(unit(crd, resource), record=record("crd"), observed=seen).applies
+    assert unjudgeable(steps) == (frozenset() if known else {resource.ref})
 
 
 def test_what_is_as_declared_is_not_touched() -> None:
@@ -62,8 +94,8 @@ def test_what_is_as_declared_is_not_touched() -> None:
             Observed("u", b"", b"new"), "content-2", Reason.DRIFT, "u", id="foreign edit: repaired with its uid"
         ),
         pytest.param(Observed("u", b"", b"new"), "content-1", Reason.DRIFT, "u", id="edit while a sibling is refused"),
-        pytest.param(Observed("u", b"old", b"old"), "content-1", Reason.CHANGED, "", id="Git changed it"),
-        pytest.param(Observed("u", b"", b""), "content-1", Reason.UNKNOWN, "", id="never compared"),
+        pytest.param(Observed("u", b"old", b"old"), "content-1", Reason.CHANGED, "u", id="Git changed it"),
+        pytest.param(Observed("u", b"", b""), "content-1", Reason.UNKNOWN, "u", id="never compared"),
         pytest.param(None, "content-2", Reason.DRIFT, "", id="deleted by somebody"),
         pytest.param(None, "content-1", Reason.CREATE, "", id="new in Git"),
     ],

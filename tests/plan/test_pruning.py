@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops.model.identity import ClusterName, ObjectRef, UnitKey, WorkloadKind
+from gitops.model.identity import ClusterName, GroupKind, ObjectRef, UnitKey, WorkloadKind
+from gitops.plan.data_held import data_held
 from gitops.plan.parents import Member, applyset_id, parent_name
 from gitops.plan.pruning import Consent, FuseLimits, Verdict, blown_fuses, decide_prune
+from gitops.policy.registry import OperatorRegistry
 
 UNIT = UnitKey(WorkloadKind.FUNCTION, "llama-chat", "h100-0", ClusterName("dgx-a"))
 REF = ObjectRef("", "ConfigMap", "ns", "a")
@@ -28,10 +30,15 @@ def live(**changes: Any) -> dict[str, Any]:
     return {"metadata": {**metadata, **changes}}
 
 
-def decide(member: Member = MEMBER, obj: dict[str, Any] | None = None, declared: set[ObjectRef] | None = None) -> Any:
-    return decide_prune(
-        member, obj, applyset="set", reconciler="demo", manager="gitops-demo", declared=declared or set()
-    )
+def decide(
+    member: Member = MEMBER,
+    obj: dict[str, Any] | None = None,
+    declared: set[ObjectRef] | None = None,
+    holds: str = "",
+    **more: Any,
+) -> Any:
+    names: Any = {"applyset": "set", "reconciler": "demo", "manager": "gitops-demo"}
+    return decide_prune(member, obj, **names, declared=declared or set(), holds=holds, **more)
 
 
 def test_proven_delete_carries_uid_and_version() -> None:
@@ -76,10 +83,9 @@ def test_r06_an_object_that_another_unit_declares_is_a_member_until_that_one_has
 
 def test_what_was_just_applied_under_another_group_is_renamed_and_not_deleted() -> None:
     """An Ingress of extensions and of networking.k8s.io is one object: deleting the old name deletes the new one."""
-    options: Any = {"applyset": "set", "reconciler": "demo", "manager": "gitops-demo", "declared": set()}
-    decision = decide_prune(MEMBER, live(), applied_uids={"uid-a"}, **options)
+    decision = decide(MEMBER, live(), applied_uids={"uid-a"})
     assert (decision.verdict, decision.forget) == (Verdict.KEEP, True)
-    assert decide_prune(MEMBER, live(), applied_uids={"uid-b"}, **options).verdict is Verdict.DELETE
+    assert decide(MEMBER, live(), applied_uids={"uid-b"}).verdict is Verdict.DELETE
 
 
 def test_r04_a_member_recorded_before_a_crash_has_no_uid_and_is_proven_by_label_and_manager() -> None:
@@ -93,10 +99,41 @@ def test_what_is_gone_or_going_needs_no_delete() -> None:
 
 
 def test_r12_objects_that_hold_data_need_consent_on_the_object() -> None:
-    claim = Member(ObjectRef("", "PersistentVolumeClaim", "ns", "a"), "v1", "uid-a")
-    kept = decide(claim, live())
+    kept = decide(obj=live(), holds="what is on its volume")
     assert (kept.verdict, kept.forget) == (Verdict.KEEP, False)
-    assert decide(claim, live(annotations={"gitops/allow-delete": "true"})).verdict is Verdict.DELETE
+    assert "with it would go what is on its volume" in kept.reason
+    assert decide(obj=live(annotations={"gitops/allow-delete": "true"}), holds="all").verdict is Verdict.DELETE
+
+
+def entry(manager: str, *keys: str) -> dict[str, Any]:
+    fields = {"f:data": {f"f:{key}": {} for key in keys}}
+    return {"manager": manager, "operation": "Apply", "fieldsV1": fields}
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "words"),
+    [
+        ("PersistentVolumeClaim", {}, "on its volume"),
+        ("CustomResourceDefinition.apiextensions.k8s.io", {}, "every object"),
+        ("NIMCache.apps.nvidia.com", {}, "model"),
+        ("DynamoCheckpoint.nvidia.com", {}, "checkpoint"),
+        ("NIMService.apps.nvidia.com", {}, ""),
+        ("StatefulSet.apps", {}, ""),
+        ("StatefulSet.apps", {"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"}}}, ""),
+        ("StatefulSet.apps", {"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}}, "claims"),
+        ("ConfigMap", {"data": {"a": "1"}}, ""),
+        ("Secret", {}, ""),
+        ("Secret", {"data": {"a": "MQ=="}}, "something else"),
+        ("Secret", {"data": {"a": "MQ=="}, "metadata": {"managedFields": [entry("gitops-demo", "a")]}}, ""),
+        ("Secret", {"data": {"a": "MQ=="}, "metadata": {"managedFields": [entry("vault", "a")]}}, "something else"),
+        ("Secret", {"data": {"token": "MQ=="}, "type": "kubernetes.io/service-account-token"}, ""),
+    ],
+)
+def test_r12_what_would_be_lost_with_an_object(kind: str, obj: dict[str, Any], words: str) -> None:
+    """A Secret counts when something else wrote into it: what Git, or a copy, brought comes back."""
+    name, _, group = kind.partition(".")
+    found = data_held(GroupKind(group, name), obj, registry=OperatorRegistry.shipped(), manager="gitops-demo")
+    assert (words in found) if words else found == ""
 
 
 def members(count: int) -> list[Member]:
@@ -154,3 +191,19 @@ def test_r14_parent_names_are_valid_and_distinct(one: str, other: str) -> None:
 def test_applyset_id_is_the_one_of_kep_3659() -> None:
     assert len(applyset_id("unit-one")) == 55
     assert applyset_id("unit-one").startswith("applyset-")
+
+
+def test_a_line_of_the_namespace_template_that_goes_is_one_deletion_however_many_instances_lose_it() -> None:
+    def of(kind: str, group: str, unit_kind: WorkloadKind, *, declared: bool) -> dict[UnitKey, str]:
+        units = [UnitKey(unit_kind, f"f{i}", "h100-0", ClusterName("dgx-a")) for i in range(60)]
+        prunes = {u: [Member(ObjectRef(group, kind, f"fn-{u.name}", "deny"), "v1", u.name)] for u in units}
+        sizes = dict.fromkeys(units, 10)
+        return blown_fuses(
+            prunes, sizes=sizes, declared=set(units) if declared else set(), consent=Consent(), limits=FuseLimits()
+        )
+
+    function = WorkloadKind.FUNCTION
+    assert of("NetworkPolicy", "networking.k8s.io", function, declared=True) == {}
+    assert len(of("ConfigMap", "", function, declared=True)) == 60
+    assert len(of("NetworkPolicy", "networking.k8s.io", function, declared=False)) == 60
+    assert len(of("NetworkPolicy", "networking.k8s.io", WorkloadKind.BUNDLE, declared=True)) == 60

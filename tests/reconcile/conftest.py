@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -28,15 +29,21 @@ from gitops.model.identity import (
     UnitKey,
     WorkloadKind,
 )
+from gitops.model.kinds import DEFINITION
 from gitops.overlays.provenance import Provenance
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
 from gitops.plan.pruning import Consent
-from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, DesiredObject, Stage, Unit
+from gitops.plan.units import PART_OF_LABEL, PLAIN, RECONCILER_LABEL, DesiredObject, Handling, Stage, Unit
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.options import EngineOptions
+from gitops.reconcile.pruning import Pruner
+from gitops.reconcile.secret_sources import SecretSources
+from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import Assignment, ClusterState, ObjectRecord
+from gitops.reconcile.unit_work import UnitWork
 
 RECONCILER = ReconcilerName("main")
 MANAGER = "gitops-main"
@@ -46,11 +53,13 @@ WALL = 1_800_000_000.0
 
 API_VERSIONS = {
     "Deployment": "apps/v1",
+    "DynamoGraphDeployment": "nvidia.com/v1beta1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "NIMCache": "apps.nvidia.com/v1alpha1",
     "Gadget": "test.example/v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
 }
-CLUSTER_SCOPED = {"Namespace"}
+CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition"}
 SERVER_METADATA = ("uid", "resourceVersion", "generation", "managedFields", "deletionTimestamp", "finalizers")
 
 Json = dict[str, Any]
@@ -124,6 +133,7 @@ class Kit:
         stage: Stage = Stage.CONFIG,
         component: int = 0,
         depends_on: tuple[ObjectRef, ...] = (),
+        handling: Handling = PLAIN,
         **parts: Any,
     ) -> DesiredObject:
         body = self.body(name, kind, key=key, namespace=namespace, **(parts or {"data": {"level": "info"}}))
@@ -140,6 +150,7 @@ class Kit:
             Stage.NAMESPACE if kind == "Namespace" else stage,
             component,
             depends_on,
+            handling=handling,
         )
 
     def live(
@@ -226,15 +237,20 @@ class FakeCluster:
         self.calls: list[tuple[str, str]] = []
         self.faults: dict[tuple[str, str], ApiError] = {}
         self.before: Callable[[str, str], None] = lambda verb, name: None
+        self.propagations: dict[str, str] = {}
         self.places: dict[str, str | None] = {}  # name → namespace that its dry run was sent to
         self.admit: Callable[[Json], None] = lambda live: None
         self.finalizers: tuple[str, ...] = ()
         self.served: list[GroupVersionKind] | None = None  # None: whatever is asked for
         self.discovery = self
         self.definitions: list[Json] = []
+        self.services: list[Json] = []
         self._version = 1000
 
     # discovery
+    def invalidate(self) -> None:
+        """What is served is always asked."""
+
     def known(self) -> Mapping[GroupVersionKind, Any]:
         return dict.fromkeys(self.served or (), None)
 
@@ -253,8 +269,12 @@ class FakeCluster:
         return self._called("get", ref, gvk) or copy.deepcopy(self.objects.get(ref))
 
     async def list_objects(self, gvk: GroupVersionKind, *, page_size: int = 500) -> Listing | ApiError:
-        """Definitions are all that is ever listed."""
-        return Listing(tuple(self.definitions), "1")
+        """Definitions and API services are all that is ever listed whole."""
+        return Listing(tuple(self.definitions if gvk == DEFINITION else self.services), "1")
+
+    async def list_metadata(self, gvk: GroupVersionKind) -> Listing | ApiError:
+        found = [copy.deepcopy(live) for ref, live in self.objects.items() if ref.group_kind == gvk.group_kind]
+        return self._called("list", ObjectRef("", "", "", gvk.kind)) or Listing(tuple(found), "1")
 
     async def apply(
         self,
@@ -334,6 +354,20 @@ class FakeCluster:
             self.objects[obj.ref] = live
         return ApplyOutcome(ref=obj.ref, gvk=obj.gvk, result=result, error=error, live=copy.deepcopy(live))
 
+    async def start(self, obj: DesiredObject, trigger: Any, *, uid: str) -> ApplyOutcome:
+        error = self._called("start", obj.ref)
+        before = self.objects.get(obj.ref)
+        if error is None and (before is None or before["metadata"]["uid"] != uid):
+            error = ApiError(ErrorClass.STALE, 409, "Conflict", "uid mismatch")
+        if error is None and before is not None:
+            holder = before
+            for part in trigger.path[:-1]:
+                holder = holder.setdefault(part, {})
+            holder[trigger.path[-1]] = json.loads(trigger.value)
+        return ApplyOutcome(
+            ref=obj.ref, gvk=obj.gvk, result=ApplyResult.ERROR if error else ApplyResult.CONFIGURED, error=error
+        )
+
     async def forget_before(self, outcome: ApplyOutcome) -> ApplyOutcome:
         return outcome
 
@@ -361,9 +395,11 @@ class FakeCluster:
         *,
         uid: str,
         resource_version: str,
+        propagation: str = "Background",
         wanted: Callable[[], bool] | None = None,
     ) -> DeleteOutcome:
         error = self._called("delete", ref)
+        self.propagations[ref.name] = propagation
         if error is None and wanted is not None and not wanted():
             error = ApiError(ErrorClass.STALE, message="not wanted any more")
         if error is not None:
@@ -416,6 +452,9 @@ class FakeContents:
     async def foreign(self, namespace: str) -> Contents | ApiError:
         return self.found
 
+    async def held_by(self, live: Json) -> str:
+        return "held by test/hold on ConfigMap shop/stuck"
+
 
 @pytest.fixture
 def kit() -> Kit:
@@ -456,4 +495,28 @@ def context(clock: Clock, mappings: Mappings) -> Context:
         clock=clock,
         wall=clock,
         rng=random.Random(1),
+    )
+
+
+def unit_work(
+    state: ClusterState,
+    *,
+    applier: Any,
+    parents: Any,
+    contents: Any,
+    context: Context,
+    sightings: Sightings | None = None,
+    may_write: Callable[[], bool] = lambda: True,
+) -> UnitWork:
+    """A unit's work over the fakes."""
+    return UnitWork(
+        state,
+        applier=applier,
+        parents=parents,
+        pruner=Pruner(contents, reconciler=state.reconciler, context=context, may_write=may_write),
+        context=context,
+        sightings=sightings or Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None),
+        secrets=SecretSources(state, look=lambda key: None),
+        endings=Endings(state, contents),
+        may_write=may_write,
     )

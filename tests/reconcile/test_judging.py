@@ -49,7 +49,7 @@ def test_a_unit_is_ready_once_its_objects_have_been_so_for_a_moment(
 def test_an_object_that_was_never_applied_waits_and_says_for_what(kit: Any, judged: Any) -> None:
     web = kit.desired("web")
     state = kit.state(kit.unit(web))
-    message = "waiting (quota gpus): exceeded"
+    message = "waiting for quota gpus: exceeded"
     problem = ObjectProblem(web.ref, SyncState.WAITING, message)
     state.units[kit.key].outcome = UnitOutcome(SyncState.WAITING, "sentence", (problem,))
     status, _ = judged(state)

@@ -17,9 +17,8 @@ from gitops.policy.ownership import Ownership
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.owning import RELEASE_TRIES, Owning
-from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.sightings import Sightings
-from gitops.reconcile.unit_work import UnitWork
+from tests.reconcile.conftest import unit_work
 
 REPLICAS = ("spec", "replicas")
 
@@ -38,14 +37,11 @@ class Story:
         self.sightings = Sightings(
             self.state, context, look=lambda key, urgent: self.looks.append(urgent), touched=lambda key: None
         )
-        pruner = Pruner(
-            contents, reconciler=kit.reconciler, stage_of=lambda gvk: Stage.CONFIG, may_write=self.may_write
-        )
-        self.work = UnitWork(
+        self.work = unit_work(
             self.state,
             applier=cluster,
             parents=parents,
-            pruner=pruner,
+            contents=contents,
             context=context,
             sightings=self.sightings,
             may_write=self.may_write,

@@ -11,15 +11,13 @@ import pytest
 
 from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ErrorClass
-from gitops.plan.ordering import stage_of
 from gitops.plan.units import Mode, Stage
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
-from gitops.reconcile.pruning import Pruner
-from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.unit_work import UnitWork
 from gitops.report.drift import Repair
+from tests.reconcile.conftest import unit_work
 
 
 class Bench:
@@ -42,19 +40,12 @@ class Bench:
         self.cluster.before = before
 
     def unit_work(self, state: ClusterState) -> UnitWork:
-        pruner = Pruner(
-            self.contents,
-            reconciler=self.kit.reconciler,
-            stage_of=lambda gvk: stage_of(gvk, self.context.registry),
-            may_write=self.may_write,
-        )
-        return UnitWork(
+        return unit_work(
             state,
             applier=self.cluster,
             parents=self.parents,
-            pruner=pruner,
+            contents=self.contents,
             context=self.context,
-            sightings=Sightings(state, self.context, look=lambda key, urgent: None, touched=lambda key: None),
             may_write=self.may_write,
         )
 
@@ -117,6 +108,7 @@ async def test_a_change_in_git_writes_no_parent_before_when_it_brings_no_new_obj
     old, new = kit.desired("web"), kit.desired("web", data={"level": "debug"})
     state = kit.state(kit.unit(new, content="content-2", commit="c2"), records=[kit.record(old)])
     kit.settled(state, old)
+    bench.cluster.objects[old.ref] = kit.live(old)
     await bench.work(state)
     assert bench.cluster.calls == [("dry-run", "web"), ("apply", "web"), ("parent", "base")]
     assert (bench.parents.writes[0].content_key, bench.parents.writes[0].commit) == ("content-2", "c2")
@@ -182,7 +174,7 @@ async def test_a_namespace_that_existed_unseen_is_looked_into_before_anything_is
     state = kit.state(kit.unit(space, kit.desired("web")))
     outcome = await bench.work(state)
     assert bench.cluster.verbs("apply") == ["shop"]
-    assert outcome.retry_after == 0
+    assert (outcome.state, outcome.retry_after) == (SyncState.PENDING, 0), "not as declared yet"
     await bench.work(state)
     assert bench.cluster.verbs("apply") == ["shop", "web"]
     assert bench.cluster.places["web"] is None, "checked where it goes"
@@ -490,7 +482,9 @@ def suspect(kit: Any) -> tuple[Any, ClusterState]:
 async def test_a_deleted_object_is_read_reported_and_made_anew(bench: Bench, kit: Any) -> None:
     _, state = suspect(kit)
     await bench.work(state)
-    assert bench.cluster.calls[:2] == [("get", "web"), ("apply", "web")]
+    assert bench.cluster.calls == [("get", "web"), ("parent", "base"), ("apply", "web"), ("parent", "base")]
+    before, after = (record.members[0].uid for record in bench.parents.writes)
+    assert (before, after) == ("", "uid-web"), "the old uid would disown the new object if the run ended here"
     (drift,) = state.units[kit.key].drifts
     assert (drift.kind, drift.repaired) == ("deleted", Repair.REPAIRED)
 

@@ -274,7 +274,7 @@ class Chaos:
             parents = self.parents()
             if parents:
                 name = self.rng.choice(sorted(parents))
-                record = read_parent(parents[name], cluster=ClusterName(DGX))
+                record = read_parent(parents[name], {}, cluster=ClusterName(DGX))
                 assert not isinstance(record, UnreadableParent)
                 members = (Ref(m.ref.kind, m.ref.namespace, m.ref.name) for m in record.members)
                 self.story.orphans.update(members)
@@ -406,7 +406,7 @@ class Chaos:
         live = self.ours()
         members: dict[Ref, list[tuple[str, str]]] = {}
         for name, item in self.parents().items():
-            record = read_parent(item, cluster=ClusterName(DGX))
+            record = read_parent(item, {}, cluster=ClusterName(DGX))
             if isinstance(record, UnreadableParent):
                 found.append(f"parent {name} is unreadable")
                 continue
