@@ -19,6 +19,7 @@ from gitops.plan.planning import Apply, Reason
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.gating import settled
+from gitops.reconcile.owning import Owning
 from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.state import ClusterState
 from gitops.reconcile.taking_over import Adopter
@@ -34,12 +35,14 @@ class Preflight:
         self,
         state: ClusterState,
         *,
+        owning: Owning,
         recreator: Recreator,
         adopter: Adopter,
         unblocker: Unblocker,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
+        self._owning = owning
         self._recreator = recreator
         self._adopter = adopter
         self._unblocker = unblocker
@@ -84,6 +87,24 @@ class Preflight:
                 error = await self._with_leftovers(run, desired, error)
             await self._recreator.refused(run, step, error)
         return created
+
+    async def _is_all_ours(self, run: Attempt, desired: DesiredObject) -> bool:
+        """Whether what was just met may be applied as it stands; where fields of it are others', the next attempt does
+        so without them. Before a refusal counts: it may be about them."""
+        met = run.met.get(desired.ref)
+        if met is None:
+            return True
+        if not self._may_write():
+            run.interrupted = True
+            return False
+        now = await self._owning.met(desired, met.now, run.applier)
+        if isinstance(now, ApiError):
+            run.fail(desired, now)
+            return False
+        run.met[desired.ref] = replace(met, now=now)
+        found = self._state.declared(desired.ref)
+        run.look_again = run.look_again or found is None or found[1].digest != desired.digest
+        return not run.look_again
 
     async def _with_leftovers(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
         """A refused update, with what would stay of a block that Git drops because others own parts of it (cases.md

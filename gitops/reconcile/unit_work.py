@@ -80,7 +80,12 @@ class UnitWork:
         adopter = Adopter(state, owning=sightings.owning, may_write=may_write)
         unblocker = Unblocker(state, sightings=sightings)
         self._preflight = Preflight(
-            state, recreator=recreator, adopter=adopter, unblocker=unblocker, may_write=may_write
+            state,
+            owning=self._owning,
+            recreator=recreator,
+            adopter=adopter,
+            unblocker=unblocker,
+            may_write=may_write,
         )
         self._writer = Writer(
             state,
