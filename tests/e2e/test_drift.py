@@ -218,7 +218,7 @@ async def test_a_deleted_object_is_made_anew_with_one_write_to_it(
     assert after is not None
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert len(except_parents(running.writes(DGX))) == 1
-    assert len(running.writes(DGX)) == 2, "the other one is the parent's, which has the new uid"
+    assert len(running.writes(DGX)) == 3, "the others are the parent's: before without the old uid, after with the new"
     parent = plane.get(f"/api/v1/namespaces/gitops-system/configmaps/{parent_name(key_of('app'))}")
     assert after["metadata"]["uid"] in parent["data"]["record"]
 
