@@ -400,6 +400,7 @@ class Session:
 
     async def _attempt(self, key: UnitKey, unit_state: UnitState) -> None:
         outcome = self._unseen(key) or await self._work.run(key)
+        self._watches.notice_served()
         unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
         if outcome.is_news_after(unit_state.outcome):
             level = _LEVELS.get(outcome.state, logging.WARNING)
