@@ -74,7 +74,7 @@ class Preflight:
         if namespace is None and not created and self._may_be_of_others(run, step):
             if error is not None and error.waits_for.startswith("kind"):
                 return False  # then there is no object either
-            if not await self._adopter.meet(run, desired):
+            if not await self._adopter.meet(run, desired) or not await self._is_all_ours(run, desired):
                 return False
             if error is not None and (error.status == _UNPROCESSABLE or error.reason == VERSION_GONE):
                 error = await self._check_again(run, desired, error)

@@ -472,6 +472,7 @@ class Session:
         if outcome is None:
             await self._namespaces.follow()
             outcome = await self._work.run(key)
+        self._watches.notice_served()
         unit_state.attempts = 0 if outcome.retry_after is None else unit_state.attempts + 1
         if outcome.is_news_after(unit_state.outcome):
             level = _LEVELS.get(outcome.state, logging.WARNING)

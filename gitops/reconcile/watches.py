@@ -142,6 +142,12 @@ class Watches:
             if reflector.stale is not None:
                 reflector.request_relist()
 
+    def notice_served(self) -> None:
+        """Begin the watches of kinds that discovery found since: no definition tells that an aggregated API came."""
+        known = self._discovery.known()
+        if any(sight is Sight.UNSERVED and watch.gvk in known for watch, sight in self._sights.items()):
+            self._wake(looks=1)
+
     def _wake(self, *, looks: int = LOOKS) -> None:
         self._looks = looks
         self._signal.set()

@@ -215,3 +215,62 @@ async def test_a_bundle_of_any_kinds_and_what_others_fill_in(
     worker._session.queue.poke(key_of("birds"))
     await worker._session.queue.idle()
     assert running.calls(DGX) == []
+
+
+async def test_kinds_of_an_aggregated_api(
+    fleet: StartFleet, repo: Repository, planes: Callable[..., ControlPlane]
+) -> None:
+    """Another API server behind an APIService: applied, watched, repaired like any kind."""
+    behind, plane = planes("behind"), planes("before")
+    behind.create_crd_objects([definition("far.example", "Star", "stars")])
+    behind.create_namespace("far")
+    anybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:unauthenticated"}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "anybody"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [anybody],  # whom the front server is to it, without a certificate of its own
+    }
+    behind.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    port = int(behind.url.rpartition(":")[2])
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "behind", "namespace": "far"},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
+    }
+    served = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.far.example"},
+        "spec": {
+            "group": "far.example",
+            "version": "v1",
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 10,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "behind", "namespace": "far", "port": port},
+        },
+    }
+    star = {
+        "apiVersion": "far.example/v1",
+        "kind": "Star",
+        "metadata": {"name": "one", "namespace": "far"},
+        "spec": {"size": 7},
+    }
+    manifests = {"far.json": dumped(service, served), "namespace.yaml": namespace_yaml("far")}
+    repo.commit(
+        {**repository(), **bundle_files("far", manifests), **bundle_files("stars", {"star.json": dumped(star)})}, "far"
+    )
+    running = await fleet(repo, {DGX: plane})
+    await running.settled(timeout=60)
+    at = "/apis/far.example/v1/namespaces/far/stars/one"
+    assert behind.get(at)["spec"]["size"] == 7
+    await calm(running)
+    assert not unit(running, "far").drifts
+    running.clear()
+    plane.request("PATCH", at, {"spec": {"size": 8}}, content_type=MERGE, query={"fieldManager": "kubectl-edit"})
+    await until(lambda: behind.get(at)["spec"]["size"] == 7, "the repair")
+    await calm(running)
+    assert len(writes_to(running.writes(DGX), "stars/one")) == 1
