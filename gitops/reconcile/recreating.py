@@ -23,7 +23,7 @@ from gitops.plan.data_held import data_held
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.pruning import Verdict, decide_prune
-from gitops.plan.units import DesiredObject
+from gitops.plan.units import DesiredObject, Stage
 from gitops.policy import codes
 from gitops.policy.annotations import ALLOW_DELETE
 from gitops.policy.registry import OperatorRegistry
@@ -45,7 +45,9 @@ class Recreator:
     async def refused(self, run: Attempt, step: Apply, error: ApiError) -> None:
         """An update was refused: tell it, or plan to make the object anew."""
         desired = step.object
-        live = await run.applier.get(desired.gvk, desired.ref) if _may_be_immutable(error) else None
+        # A copy of a Secret has no author here who could allow it.
+        candidate = _may_be_immutable(error) and desired.stage is not Stage.SECRETS
+        live = await run.applier.get(desired.gvk, desired.ref) if candidate else None
         if live is None or isinstance(live, ApiError):
             run.fail(desired, error)
             return

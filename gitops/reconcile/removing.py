@@ -67,7 +67,7 @@ class Remover:
                 not_taken_over=self._state.not_taken_over(key),
                 withheld=lambda ref: self._state.withheld(key, ref),
                 elsewhere=lambda: self._state.custom_resources_leaving(key),
-                account=f"commit {self._state.head}, content {content}",
+                account=f"commit {self._state.head}, content {content or 'none'}",
             )
         )
         for _ in report.deleted:
@@ -92,9 +92,10 @@ class Remover:
         unit_state = self._state.units[record.unit]
         if unit_state.fused:
             return UnitOutcome(SyncState.FUSED, unit_state.fused)
+        plan = plan_removal(record)
         # Whatever becomes of it: what Git wants of the unit again is news then, and no drift.
         record = self._state.parents[record.unit] = replace(record, content_key="")
-        report = await self.prune(record.unit, plan_removal(record), applier)
+        report = await self.prune(record.unit, plan, applier)
         members = settled_members(record, None, uids={}, pruned=report.done)
         if not self._may_write():
             return interrupted()

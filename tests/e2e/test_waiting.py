@@ -15,7 +15,7 @@ from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import REPOSITORY, Fleet, StartFleet, config_map, namespace_yaml, until
 from fleet_kit.scenes import DGX, bundle_files, deployment, except_parents, outcome_is, repository, unit
 
-from gitops.cluster import errors
+from gitops.cluster.error_table import TREATMENTS, Treatment
 from gitops.cluster.errors import ErrorClass
 from gitops.model.identity import UnitKey
 from gitops.model.kinds import NAMESPACE
@@ -63,7 +63,7 @@ def parents(requests: list[Request]) -> list[Request]:
 @pytest.fixture
 def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody comes back by himself: whatever goes on, an event began it."""
-    monkeypatch.setitem(errors._BACKOFF, ErrorClass.WAITING, (3600.0, 3600.0))
+    monkeypatch.setitem(TREATMENTS, ErrorClass.WAITING, Treatment("", 3600.0, 3600.0))
 
 
 @pytest.fixture
