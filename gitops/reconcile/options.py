@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gitops.cluster.leases import LeaseTimes
 from gitops.plan.pruning import FuseLimits
 from gitops.reconcile.fights import FightLimits
 
@@ -43,5 +44,6 @@ class EngineOptions:
     shutdown: float = 10.0
     """Seconds until what still runs is cancelled."""
 
+    lease: LeaseTimes = field(default_factory=LeaseTimes)
     fuse: FuseLimits = field(default_factory=FuseLimits)
     fights: FightLimits = field(default_factory=FightLimits)

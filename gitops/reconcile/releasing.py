@@ -20,8 +20,8 @@ from gitops.reconcile.state import ClusterState
 _log = logging.getLogger(__name__)
 
 
-async def release(state: ClusterState, applier: Applier, parents: ParentStore) -> None:
-    """Unmark all members of all units and delete the parents whose members are all unmarked."""
+async def release(state: ClusterState, applier: Applier, parents: ParentStore) -> bool:
+    """Unmark all members of all units and delete the parents whose members are all unmarked; True when none is left."""
     for record in list(state.parents.values()):
         failed = [m for m in record.members if not await _unmark(m, applier)]
         if failed:
@@ -33,6 +33,7 @@ async def release(state: ClusterState, applier: Applier, parents: ParentStore) -
             _log.info("%s: released, its objects stay", record.unit)
         else:
             _log.error("%s: the parent could not be deleted: %s", record.unit, error)
+    return not state.parents
 
 
 async def _unmark(member: Member, applier: Applier) -> bool:

@@ -32,10 +32,11 @@ LIST_AGAIN = 60.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Watch:
-    """What is watched: a kind at a version, under a label selector."""
+    """What is watched: a kind at a version, under a label selector, in one namespace ("": in all)."""
 
     gvk: GroupVersionKind
     selector: str
+    namespace: str = ""
 
 
 class Sight(enum.StrEnum):
@@ -189,7 +190,7 @@ class Watches:
             signal = self._signal
             found = await self._discovery.find(watch.gvk)
             if not isinstance(found, ApiError):
-                return found.path()
+                return found.path(namespace=watch.namespace)
             unserved = found.cls is ErrorClass.WAITING
             failures = 0 if unserved else failures + 1
             asked = asked + 1 if unserved else 0
