@@ -24,6 +24,7 @@ from types import FrameType
 
 from gitops.cluster.access import load_libraries
 from gitops.cluster.connection import Connection, ConnectionSettings
+from gitops.cluster.leases import LeaseTimes
 from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
 from gitops.model.clusters import Cluster
@@ -203,6 +204,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         status_debounce=settings.status.debounce,
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,
+        lease=LeaseTimes.of(settings.lease_duration),
         fuse=FuseLimits(settings.fuse.count, settings.fuse.share, settings.fuse.share_floor),
         fights=FightLimits(settings.fights.limit, settings.fights.half_life),
     )

@@ -46,12 +46,18 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """In seconds. With these a crashed holder is replaced within `duration` + `poll`: below 20 s."""
+    """In seconds. With these a crashed holder is replaced within `duration` + `poll`: below 20 s. Between
+    `renew_deadline` and `duration` nobody writes; what the holder sent before has that long to arrive."""
 
     duration: float = 15.0
     renew: float = 5.0
     renew_deadline: float = 10.0
     poll: float = 2.0
+
+    @classmethod
+    def of(cls, duration: float) -> LeaseTimes:
+        """In the same proportions."""
+        return cls(duration=duration, renew=duration / 3, renew_deadline=duration * 2 / 3, poll=duration * 2 / 15)
 
 
 RELEASED = 1
@@ -243,6 +249,7 @@ class LeaseKeeper:
         if version != self._seen:
             self._seen_at = begun
         if version:
+            self.unclaimed = False
             # Versions of one cluster only grow, and compare as numbers (KEP-5504).
             number = int(version) if version.isdecimal() else 0
             self.rewound |= number < self._newest

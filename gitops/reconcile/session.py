@@ -199,7 +199,7 @@ class Session:
                 why = (
                     f"could not be renewed ({state.error})" if state.error else f"is lost to {self.standby or 'nobody'}"
                 )
-                self._stop_writing(f"the Lease on %s {why}")
+                self._stop_writing(f"the Lease on {self._state.name} {why}")
             self._read_parents(state)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):

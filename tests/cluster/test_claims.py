@@ -111,7 +111,8 @@ async def test_the_lease_on_the_cluster(plane: ControlPlane, objects: Objects) -
     await ensure_namespaces(objects, manager="m")
 
     def keeper(identity: str) -> LeaseKeeper:
-        return LeaseKeeper(ClusterLease(objects, reconciler=ReconcilerName("fleet"), manager="m"), identity=identity, unclaimed=True)
+        store = ClusterLease(objects, reconciler=ReconcilerName("fleet"), manager="m")
+        return LeaseKeeper(store, identity=identity, unclaimed=True)
 
     one, two = keeper("one"), keeper("two")
     async with keeping(one):
