@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import StringConstraints
 
 from gitops.model.documents import (
+    AccountName,
     ApiVersion,
     Applied,
     Checked,
@@ -48,6 +49,9 @@ class TaskSpec(Base):
     gpuSpecification: Applied[TaskGpuSpecification]
     containerEnvironment: Checked[list[TaskVariable] | None] = None  # type: ignore[assignment]  # stricter than a function's
     mode: Applied[Mode] = "enforce"
+    serviceAccount: Applied[AccountName | None] = None
+    """ServiceAccount of the cluster with whose rights the objects are written, read and deleted: `namespace/name`, or
+    the name of one in gitops-system. Without it the reconciler's own rights count (docs/rights.md)."""
     patches: Applied[list[Patch]] = []
     """Patches for every cluster; then come those of the GPU specification, then those of the cluster."""
     clusterPatches: Applied[dict[str, list[Patch]]] = {}

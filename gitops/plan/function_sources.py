@@ -14,7 +14,7 @@ from gitops.plan import codes
 from gitops.plan.chains import Overlays
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.resolving import resolve_files
-from gitops.plan.workloads import Context, check_name, check_sources
+from gitops.plan.workloads import Context, check_account, check_name, check_sources
 
 FUNCTION_FILE = "function.yaml"
 DEPLOYMENT_FILE = "deployment.yaml"
@@ -68,6 +68,7 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if document is not None and deployment is not None and second is not None:
         line = document.lines.line_of(("metadata", "name"))
         findings += check_name(deployment, folder, file=second.path, line=line)
+        findings += check_account(deployment.spec.serviceAccount, document, ref)
         overlays = Overlays.of(
             document,
             patches=deployment.spec.patches,

@@ -15,7 +15,7 @@ from gitops.plan.function_sources import FunctionSource
 from gitops.plan.instance_objects import base_digest, gate, instance_objects
 from gitops.plan.instances import FunctionPlan, Instance
 from gitops.plan.units import Unit
-from gitops.plan.workloads import Context, WorkloadResult, read_everything, stricter
+from gitops.plan.workloads import Context, WorkloadResult, account_of, read_everything, stricter
 
 
 def compile_function(context: Context, source: FunctionSource, plan: FunctionPlan) -> WorkloadResult:
@@ -79,5 +79,6 @@ def _unit(
         service_name=deployment.spec.serviceName or "",
         service_port=deployment.spec.servicePort,
         base_digest=base_digest(base),
+        service_account=account_of(deployment.spec.serviceAccount),
     )
     return [unit], ()

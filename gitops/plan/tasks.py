@@ -28,6 +28,8 @@ from gitops.plan.workloads import (
     Context,
     Demand,
     WorkloadResult,
+    account_of,
+    check_account,
     check_name,
     check_sources,
     content_key,
@@ -81,6 +83,7 @@ def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
         return TaskSource(folder, found)
     spec = task.spec
     findings = [*found, *check_name(task, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))]
+    findings += check_account(spec.serviceAccount, document, ref)
     findings += check_sources(context, spec, spec.namespace, document, ref)
     overlays = Overlays.of(
         document,
@@ -147,6 +150,7 @@ def _key(
         _namespace(source, task),
         task.spec.version,
         task.spec.operatorTypes,
+        task.spec.serviceAccount,
         stricter(document.mode, task.spec.mode).value,
         overlays.material(source.folder, SPECIFICATION, cluster),
         document.namespaceTemplate.model_dump(mode="json"),
@@ -194,6 +198,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
                     version=task.spec.version,
                     operator_types=tuple(sorted(task.spec.operatorTypes or ())),
                     base_digest=base_digest(base),
+                    service_account=account_of(task.spec.serviceAccount),
                 )
             )
         chains.check_the_rest()

@@ -90,6 +90,7 @@ class Unit:
     service_name: str = ""  # the Service behind which the function answers; "" when none is declared
     service_port: int | None = None
     base_digest: str = ""  # over a Function's base before overlays: must not change under one version
+    service_account: str = ""  # `namespace/name` in whose name its objects are written; "" = the daemon's own rights
 
 
 @dataclass(frozen=True, slots=True)

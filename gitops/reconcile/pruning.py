@@ -50,6 +50,8 @@ class PruneReport:
 
     @property
     def sentence(self) -> str:
+        if self.errors:
+            return str(self.errors[0])
         for word, found in (("waiting for", self.going), ("kept", self.kept)):
             if found:
                 ref, reason = next(iter(found.items()))
@@ -156,7 +158,7 @@ class Pruner:
             known = applier.discovery.known()
             served = [g for g in known if g.group_kind == gvk.group_kind]
             if not served:
-                defined = await self._defined(applier, gvk) if known else live
+                defined = await self._defined(applier.in_name_of(""), gvk) if known else live
                 return (live if defined is True else None if defined is False else defined), gvk
             gvk = sorted(served)[0]
             live = await applier.get(gvk, member.ref)

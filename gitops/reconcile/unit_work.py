@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import UnitKey
+from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.parents import ParentRecord
-from gitops.plan.planning import Apply, Reason, UnitPlan, levels, plan_unit, settled_members
+from gitops.plan.planning import Apply, Observed, Reason, UnitPlan, levels, plan_unit, settled_members
 from gitops.plan.units import RECONCILER_LABEL, Mode, Unit
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
+from gitops.reconcile.impersonating import in_name_of
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
@@ -69,11 +70,7 @@ class UnitWork:
         assignment = self._state.assignment
         paused = assignment is not None and assignment.mode is Mode.PAUSED
         if assignment is not None and assignment.may_remove(key):
-            return (
-                _paused_removal(record)
-                if paused
-                else await self._remover.remove(record, self._applier, self._no_parent)
-            )
+            return _paused_removal(record) if paused else await self._remove(record)
         if not record.resource_version and not paused:
             again = await self._parents.write(record)
             if isinstance(again, ApiError):
@@ -85,18 +82,23 @@ class UnitWork:
 
     async def _enforce(self, unit: Unit, record: ParentRecord | None) -> UnitOutcome:
         unit_state = self._state.units[unit.key]
-        unread = await self._read_suspects(unit)
+        applier = self._applier.in_name_of(unit.service_account)
+        unread = await self._read_suspects(unit, applier)
         if unread is not None:
             return self._failed(unit.key, "an object that left the watch cannot be read", unread)
         paused_for = self._paused_for(unit.key, record)
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
-            observed=self._state.observed(unit.objects),
+            observed=self._observed(unit, record),
             may_prune=not unit_state.fused,
         )
-        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run = Attempt(unit, applier, paused=paused_for > 0, retry_after=paused_for or None)
         steps = self._uncontested(plan, run)
+        if steps or plan.prune:
+            exists = await in_name_of(unit.service_account, self._applier)
+            if isinstance(exists, ApiError):
+                return self._failed(unit.key, "nothing is written", exists)
         if plan.write_ahead is not None:
             if not self._may_write():
                 return interrupted()
@@ -115,13 +117,21 @@ class UnitWork:
             pruned = await self._remover.prune(unit.key, plan, run.applier)
         return await self._settle(unit, plan, run, pruned)
 
-    async def _read_suspects(self, unit: Unit) -> ApiError | None:
+    def _observed(self, unit: Unit, record: ParentRecord | None) -> Mapping[ObjectRef, Observed]:
+        """What is known of its objects. In another name they are looked at anew, so that missing rights show at once
+        and not at the next repair."""
+        observed = self._state.observed(unit.objects)
+        if record is None or record.service_account == unit.service_account:
+            return observed
+        return {ref: replace(seen, applied=b"", last_desired=b"") for ref, seen in observed.items()}
+
+    async def _read_suspects(self, unit: Unit, applier: Applier) -> ApiError | None:
         """Objects that left the watch were deleted or relabelled (ssa-live 33): read them, then decide."""
         for desired in unit.objects:
             record = self._state.objects.get(desired.ref)
             if record is None or not record.suspect:
                 continue
-            live = await self._applier.get(desired.gvk, desired.ref)
+            live = await applier.get(desired.gvk, desired.ref)
             if isinstance(live, ApiError):
                 if not live.waits_for.startswith("kind"):
                     return live
@@ -171,8 +181,10 @@ class UnitWork:
         return step.reason is Reason.DRIFT and record is not None and bool(record.uid) and record.unowned
 
     def _named(self, plan: UnitPlan, unit: Unit) -> ParentRecord:
+        """Until all is written in the unit's name, a removal goes in the name that wrote it."""
         members = plan.write_ahead or plan.record.members
-        return replace(plan.record, members=members, namespace=unit.namespace)
+        account = plan.record.service_account if plan.record.members else unit.service_account
+        return replace(plan.record, members=members, namespace=unit.namespace, service_account=account)
 
     def _keep(self, record: ParentRecord) -> ParentRecord:
         self._state.parents[record.unit] = record
@@ -197,6 +209,7 @@ class UnitWork:
                 commit=unit.commit,
                 version=unit.version,
                 base_digest=unit.base_digest,
+                service_account=unit.service_account,
             )
         lost = not plan.record.resource_version  # somebody deleted the parent
         if (lost or settled != plan.record) and unit.mode is not Mode.PAUSED and self._may_write():
@@ -207,6 +220,13 @@ class UnitWork:
         return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng)
 
     # -- a unit that left Git ----------------------------------------------------------------------------------------
+
+    async def _remove(self, record: ParentRecord) -> UnitOutcome:
+        """In the name that wrote it: Git no longer says one."""
+        applier = await in_name_of(record.service_account, self._applier)
+        if isinstance(applier, ApiError):
+            return self._failed(record.unit, "it left Git and its objects stay", applier)
+        return await self._remover.remove(record, applier, self._no_parent)
 
     # -- failing -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
+from gitops.cluster.connection import NOT_WANTED
 from gitops.cluster.errors import ErrorClass
 from gitops.model.identity import ObjectRef
 from gitops.plan.planning import Apply, Reason
@@ -63,6 +64,9 @@ class Writer:
             raise
         finally:
             record.in_flight = False
+        if outcome.error is not None and outcome.error.reason == NOT_WANTED:
+            run.interrupted = True
+            return
         self._context.metrics.applied(self._state.name, str(outcome.result))
         if outcome.error is None:
             self._applied(run, step, record, outcome)

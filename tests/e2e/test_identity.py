@@ -115,8 +115,8 @@ async def test_a_claim_that_is_changed_by_hand_ends_the_writing(
 
     claim_says(plane, repository=again["data"]["repository"])
     worker.retry()
-    await running.settled()
-    assert plane.get(f"/api/v1/namespaces/{SPACE}/configmaps/settings")["data"] == {"key": "2"}
+    path = f"/api/v1/namespaces/{SPACE}/configmaps/settings"
+    await until(lambda: plane.get(path)["data"] == {"key": "2"}, "the second head to be applied")
 
 
 async def test_a_claim_is_read_again_when_a_stand_by_takes_over(
