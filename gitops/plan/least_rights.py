@@ -94,15 +94,15 @@ class _Plurals:
     (k8s.io/apimachinery, meta.UnsafeGuessKindToResource), which is right for all of its own kinds."""
 
     def __init__(self, registry: OperatorRegistry, units: Iterable[Unit]) -> None:
-        self._known = {
-            GroupKind(kind.group, kind.kind): kind.resource
-            for operator in registry.types.values()
-            for kind in (*operator.spec.kinds, *operator.spec.companions, *operator.spec.children)
-        }
+        self._known: dict[GroupKind, str] = {}
+        for operator in registry.types.values():
+            self._known |= {gvk_of(kind).group_kind: kind.resource for kind in operator.spec.children}
+            for kind in (*operator.spec.companions, *operator.spec.kinds):
+                self._known[gvk_of(kind).group_kind] = kind.resource
         for item in (o for unit in units for o in unit.objects if o.gvk == DEFINITION):
-            spec = item.body.get("spec") or {}
-            names = spec.get("names") or {}
-            self._known[GroupKind(str(spec.get("group")), str(names.get("kind")))] = str(names.get("plural"))
+            defined = item.body.get("spec") or {}
+            names = defined.get("names") or {}
+            self._known[GroupKind(str(defined.get("group")), str(names.get("kind")))] = str(names.get("plural"))
 
     def of(self, kind: GroupKind) -> str:
         name = kind.kind.lower()

@@ -5,7 +5,6 @@ What was asked and what was refused is read from the API server's own audit log.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -99,7 +98,7 @@ async def test_a_daemon_with_the_printed_roles_is_never_refused(
     plane.kubectl("create", "serviceaccount", "deployer", "-n", "t-team")
     proxies = {"one": as_daemon(plane, tmp_path)}
 
-    running = await fleet(repo, {}, proxies=proxies)
+    running = await fleet(repo, {"one": plane}, proxies=proxies)
     own = "/api/v1/namespaces/t-team/configmaps/own"
     await until(lambda: "t-team:deployer" in running.outcome("bundle/team@one").sentence, "the refusal of the account")
     assert plane.get(own) is None
@@ -109,7 +108,6 @@ async def test_a_daemon_with_the_printed_roles_is_never_refused(
 
     plane.kubectl("create", "role", "d", "-n", "t-team", "--verb=get,create,patch,delete", "--resource=configmaps")
     plane.kubectl("create", "rolebinding", "d", "-n", "t-team", "--role=d", "--serviceaccount=t-team:deployer")
-    running.engine.workers["one"].state.units.keys()
     await until(lambda: plane.get(own), "it to be written in the name of the account", timeout=90)
     await running.settled()
     known = len(audit(403))
@@ -135,10 +133,9 @@ async def test_every_printed_rule_is_needed(
     repo.commit(one_bundle(SPACE) | {"bundles/base/manifests/a.yaml": config_map("a", SPACE, k="1")}, "first")
     roles = printed_roles(repo, tmp_path / "tree")
     plane.kubectl("apply", "-f", "-", stdin=roles)
-    running = await fleet(repo, {}, proxies={"one": as_daemon(plane, tmp_path)})
+    running = await fleet(repo, {"one": plane}, proxies={"one": as_daemon(plane, tmp_path)})
     await running.settled()
     await running.settled(running.push({"bundles/base/manifests/a.yaml": None}, "second"))
-    await asyncio.sleep(0)
     granted = {
         (verb, resource)
         for role in yaml.safe_load_all(roles)
