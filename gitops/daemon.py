@@ -24,6 +24,7 @@ from types import FrameType
 
 from gitops.cluster.access import load_libraries
 from gitops.cluster.connection import Connection, ConnectionSettings
+from gitops.cluster.leases import LeaseTimes
 from gitops.http_server import HttpServer, Readiness, Webhook
 from gitops.metrics import PrometheusMetrics
 from gitops.model.clusters import Cluster
@@ -204,6 +205,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,
         deletion_deadline=settings.deletion_deadline,
+        lease=LeaseTimes.of(settings.lease_duration),
         fuse=settings.fuse.limits(),
         fights=FightLimits(settings.fights.limit, settings.fights.half_life),
     )

@@ -306,6 +306,11 @@ class Settings(BaseSettings):
     """Name of this process in the Lease that admits one writer per cluster. Default: host name and a random part, new
     at each start. Set it only where names are unique for sure (a StatefulSet's pod name)."""
 
+    lease_duration: Annotated[Seconds, Field(ge=3, le=60)] = 15.0
+    """Seconds without a sign of life after which another process takes over a cluster. It is renewed every third of
+    that; a process that could not for two thirds writes no more. Lower is faster, and takes over from one that is only
+    slow."""
+
     parallel_units: Annotated[int, Field(ge=1, le=256)] = 16
     """Units worked on at the same time per cluster. More than `requests_in_flight`, to fill the gaps between a unit's
     stages."""

@@ -164,3 +164,45 @@ async def _live(name: str, settings: Settings, types: list[OperatorType]) -> Liv
         return await read_rights(Objects(connection, Discovery(connection)), types)
     finally:
         await connection.close()
+
+
+@application.command("roles")
+def roles(
+    cluster: Annotated[str, typer.Argument(help="Name of a Cluster document.", show_default=False)],
+    path: Annotated[Path, typer.Argument(help="Folder with the repository's files.")] = Path(),
+    service_account: Annotated[
+        str, typer.Option(help="Who gets the rights: NAMESPACE/NAME of the daemon's account there.")
+    ] = "gitops-system/gitops",
+    config: options.Config = None,
+    set_: options.Set = None,
+) -> None:
+    """Print the least roles that the daemon needs on a cluster for what the repository declares there, as YAML.
+
+    Nothing is changed anywhere; docs/rights.md explains each rule. Exits with 1 when the repository has errors: what
+    they hide is not in the roles.
+    """
+    from gitops.cli import terminal
+    from gitops.cli.folders import compiled_folder
+    from gitops.cli.rbac_roles import manifests
+    from gitops.model.identity import ClusterName, ReconcilerName
+    from gitops.plan.least_rights import least_rights
+    from gitops.policy.rbac.roles import Account
+
+    namespace, slash, name = service_account.partition("/")
+    if not (namespace and slash and name):
+        _fail("--service-account is NAMESPACE/NAME")
+    settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
+    registry = settings.operator_registry()
+    tree, compilation = compiled_folder(path, registry=registry)
+    if compilation.repository is None or cluster not in compilation.clusters:
+        terminal.print_findings(compilation.errors, tree.read, terminal.console(stderr=True))
+        _fail(f"the repository has no cluster {cluster} that can be used")
+    reconciler = ReconcilerName(compilation.repository.metadata.name)
+    rights = least_rights(compilation, ClusterName(cluster), registry, reconciler=reconciler)
+    labels = compilation.clusters[cluster].spec.namespaceTemplate.labels
+    account = Account(namespace, name)
+    text = manifests(rights, account, cluster=cluster, reconciler=reconciler, preflight_labels=labels)
+    typer.echo(text, nl=False)
+    if compilation.errors:
+        terminal.print_findings(compilation.errors, tree.read, terminal.console(stderr=True))
+        raise typer.Exit(Exit.FINDINGS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,9 +79,25 @@ class ApplyOutcome:
 class Applier(Objects):
     """Applies under one field manager; also reads, patches and deletes (objects.Objects)."""
 
-    def __init__(self, connection: Connection, discovery: Discovery, *, manager: str) -> None:
-        super().__init__(connection, discovery)
+    def __init__(
+        self,
+        connection: Connection,
+        discovery: Discovery,
+        *,
+        manager: str,
+        may_write: Callable[[], bool] | None = None,
+        account: str = "",
+    ) -> None:
+        super().__init__(connection, discovery, may_write=may_write, account=account)
         self.manager = manager
+
+    def in_name_of(self, account: str) -> Applier:
+        """The same with the rights of a ServiceAccount (`namespace/name`); of nobody else for ""."""
+        if account == self.account:
+            return self
+        return Applier(
+            self.connection, self.discovery, manager=self.manager, may_write=self._may_write, account=account
+        )
 
     async def apply(
         self,
@@ -124,6 +140,8 @@ class Applier(Objects):
                 query=query,
                 body=as_yaml(body),
                 content_type=APPLY_PATCH,
+                headers=self.headers,
+                wanted=None if dry_run else self.guarded(),
                 verb="dry-run" if dry_run else "apply",
             )
             if not response.ok:

@@ -2,7 +2,8 @@
 
 A cluster is the uid of its kube-system namespace; a name in Git may come to mean another cluster. The claim ConfigMap
 says in writing which reconciler, repository and account apply here, so that two repositories never prune each other's
-objects; the Lease beside it (leases.py) says which process of that reconciler may write now.
+objects; the Lease beside it (leases.py) says which process of that reconciler may write now. It carries the label of
+our objects, so the watch of parents tells when somebody deletes or edits it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from gitops.cluster.objects import Objects
 from gitops.model.identity import ClusterName, ClusterUid, ObjectRef, ReconcilerName
 from gitops.model.kinds import CONFIG_MAP, NAMESPACE
 from gitops.plan.parents import SYSTEM_NAMESPACE
+from gitops.plan.units import RECONCILER_LABEL
 
 PREFLIGHT_NAMESPACE = "gitops-preflight"
 """Always empty: where objects of a namespace that does not exist yet are dry-run."""
 
 CLAIM_NAME = "gitops-claim"
+CLAIM = ObjectRef("", "ConfigMap", SYSTEM_NAMESPACE, CLAIM_NAME)
 
 _MANAGED_BY = {"app.kubernetes.io/managed-by": "gitops"}
 
@@ -32,6 +35,14 @@ class Claim:
     reconciler: ReconcilerName
     repository: str
     nca_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The claim is ours. `new`: it was made just now, so nobody of ours can have written there before."""
+
+    claim: Claim
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +113,51 @@ def _labelled_by(manager: str, metadata: Mapping[str, Any]) -> set[str]:
 
 async def claim(
     objects: Objects, wanted: Claim, *, cluster: ClusterName, manager: str
-) -> Claim | ClaimRefused | ApiError:
-    """Take or confirm the claim. Needs `gitops-system`. Returns what is stored when it is ours."""
-    live = await objects.get(CONFIG_MAP, _REF)
+) -> Claimed | ClaimRefused | ApiError:
+    """Take or confirm the claim. Needs `gitops-system`."""
+    live = await objects.get(CONFIG_MAP, CLAIM)
     if live is None:
-        created = await objects.create(CONFIG_MAP, _REF, _body(wanted, cluster), manager=manager)
+        created = await objects.create(CONFIG_MAP, CLAIM, _body(wanted, cluster), manager=manager)
         if not isinstance(created, ApiError):
-            return wanted
+            return Claimed(wanted, new=True)
         if created.reason != "AlreadyExists":
             return created
-        live = await objects.get(CONFIG_MAP, _REF)  # somebody was faster: theirs counts
+        live = await objects.get(CONFIG_MAP, CLAIM)  # somebody was faster: theirs counts
         if live is None:
             return created
     if isinstance(live, ApiError):
         return live
-    return _judged(live, wanted, cluster)
+    refused = judged(live, wanted, cluster)
+    if refused is not None:
+        return refused
+    labels = _labels(wanted)
+    if (live["metadata"].get("labels") or {}).items() >= labels.items():
+        return Claimed(wanted)
+    marked = await objects.merge_patch(CONFIG_MAP, CLAIM, {"metadata": {"labels": labels}}, manager=manager)
+    return marked if isinstance(marked, ApiError) else Claimed(wanted)
 
 
-_REF = ObjectRef("", "ConfigMap", SYSTEM_NAMESPACE, CLAIM_NAME)
+async def give_up(objects: Objects, wanted: Claim, *, cluster: ClusterName) -> ApiError | None:
+    """Delete the claim if it is ours: from then on any repository may claim the cluster."""
+    live = await objects.get(CONFIG_MAP, CLAIM)
+    if not isinstance(live, dict):
+        return live
+    if judged(live, wanted, cluster) is not None:
+        return None
+    metadata = live["metadata"]
+    gone = await objects.delete(CONFIG_MAP, CLAIM, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+    return gone.error
+
+
+def _labels(wanted: Claim) -> dict[str, str]:
+    return _MANAGED_BY | {RECONCILER_LABEL: wanted.reconciler}
 
 
 def _body(wanted: Claim, cluster: ClusterName) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": CLAIM_NAME, "namespace": SYSTEM_NAMESPACE, "labels": dict(_MANAGED_BY)},
+        "metadata": {"name": CLAIM_NAME, "namespace": SYSTEM_NAMESPACE, "labels": _labels(wanted)},
         "data": {
             "reconciler": wanted.reconciler,
             "repository": wanted.repository,
@@ -136,17 +167,17 @@ def _body(wanted: Claim, cluster: ClusterName) -> dict[str, Any]:
     }
 
 
-def _judged(live: Mapping[str, Any], wanted: Claim, cluster: ClusterName) -> Claim | ClaimRefused:
+def judged(live: Mapping[str, Any], wanted: Claim, cluster: ClusterName) -> ClaimRefused | None:
+    """Why the stored claim is not ours; None when it is."""
     data = live.get("data") or {}
     if not data.get("reconciler") or not data.get("repository"):
         return ClaimRefused(None, f"the claim on cluster {cluster} ({SYSTEM_NAMESPACE}/{CLAIM_NAME}) cannot be read")
     held = Claim(ReconcilerName(data["reconciler"]), data["repository"], data.get("ncaId", ""))
     if held == wanted:
-        return held
+        return None
     return ClaimRefused(
         held,
-        f"cluster {cluster} is claimed by {_words(held)}, not by {_words(wanted)}; to hand it over, delete ConfigMap "
-        f"{SYSTEM_NAMESPACE}/{CLAIM_NAME} there",
+        f"cluster {cluster} is claimed by {_words(held)}, not by {_words(wanted)}; to hand it over, see docs/rights.md",
     )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import io
 import ssl
 import sys
 from collections import Counter
@@ -36,8 +35,11 @@ USER_AGENT = "gitops-reconciler"
 STARTING = 0.03
 """Seconds, doubled each time, until the storage of one kind is asked again that is starting."""
 
-LARGE_BODY = 1 << 20
-"""Above this a body is sent in pieces, so that writing it does not hold up the loop."""
+PIECE = 1 << 18
+"""Bytes of a body that are written at a time, so that a large one does not hold up the loop."""
+
+NOT_WANTED = "NotWanted"
+"""Reason of a request that was not sent, or not to its end: what asked for it does not want it any more."""
 
 
 _TLS_CLOSE_LINGERS = sys.version_info < (3, 12, 8) or (3, 13, 0) <= sys.version_info < (3, 13, 1)
@@ -111,6 +113,30 @@ class Response:
     def error(self, *, resource: str = "", applying: bool = False) -> ApiError:
         """The class of an answer that is not ok (errors.classify)."""
         return classify(self.status, self.headers, self.body, resource=resource, applying=applying)
+
+
+class _Body(aiohttp.Payload):
+    """The body of a request. `wanted` is asked when a connection is at hand and right before each piece is written: a
+    process that was stopped while it waited for one must not send what it meant to send before. An answer that lacks
+    bytes of a request is none: the API server has not begun to act on it."""
+
+    def __init__(self, body: bytes, wanted: Callable[[], bool] | None, content_type: str) -> None:
+        super().__init__(body, content_type=content_type)
+        self._size = len(body)
+        self._wanted = wanted
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return bytes(self._value).decode(encoding, errors)
+
+    async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+        for start in range(0, len(self._value), PIECE):
+            if self._wanted is not None and not self._wanted():
+                raise _NotWantedError
+            await writer.write(self._value[start : start + PIECE])
+
+
+class _NotWantedError(Exception):
+    """Ends the writing of a body; aiohttp then gives the connection up and fails the request."""
 
 
 class _Session:
@@ -234,13 +260,12 @@ class Connection:
         `path` is absolute and already quoted; `timeout` in seconds; `verb` is what stats count it as. A 429 is waited
         out (the pause holds for the whole cluster, unless one kind's storage is only starting) and sent again up to
         `throttle_retries` times; a 401 renews the credentials once. `urgent` is for the Lease: it takes no slot and
-        waits for no pause. `wanted` is asked right before each sending. An answer of more than `limit` bytes is not
+        waits for no pause. `wanted` is asked before each sending, and once more when its body is about to be written.
+        An answer of more than `limit` bytes is not
         read to its end. Raises RequestFailed (UNREACHABLE, UNAUTHORIZED when credentials can't be read, STALE when it
         is not wanted any more, or REFUSED when it is too large).
         """
         sent = dict(headers or {}, Accept=accept)
-        if body is not None:
-            sent["Content-Type"] = content_type
         verb = verb or method.lower()
         renewed, throttled = False, 0
         while True:
@@ -251,9 +276,10 @@ class Connection:
                     continue
                 await self._check_credentials()
                 if wanted is not None and not wanted():
-                    raise RequestFailed(ApiError(ErrorClass.STALE, reason="NotWanted", message="not wanted any more"))
+                    raise _not_wanted()
                 generation = self._generation
-                response = await self._send(method, path, query, sent, body, timeout, verb, limit)
+                data = None if body is None else _Body(body, wanted, content_type)
+                response = await self._send(method, path, query, sent, data, timeout, verb, limit)
             if response.status == 401 and not renewed:
                 renewed = True
                 await self._reload(generation)
@@ -277,7 +303,7 @@ class Connection:
         path: str,
         query: Mapping[str, str] | None,
         headers: Mapping[str, str],
-        body: bytes | None,
+        body: _Body | None,
         timeout: float | None,
         verb: str,
         limit: int | None,
@@ -285,7 +311,7 @@ class Connection:
         session = self._live_session()
         self.stats.requests[verb] += 1
         self.stats.in_flight += 1
-        self.stats.bytes_sent += len(body or b"")
+        self.stats.bytes_sent += (body.size or 0) if body is not None else 0
         try:
             async with (
                 _transport_errors(self.stats),
@@ -293,7 +319,7 @@ class Connection:
                 http.request(
                     method,
                     self._url(path, query),
-                    data=io.BytesIO(body) if body is not None and len(body) > LARGE_BODY else body,
+                    data=body,
                     headers=await self._authorized(headers),
                     timeout=self._timeout(timeout),
                     allow_redirects=False,
@@ -490,7 +516,13 @@ async def _transport_errors(stats: ConnectionStats, *, timeout_reason: str = "Ti
     except (ssl.SSLError, aiohttp.ClientSSLError) as error:
         raise _no_answer(stats, "Tls", str(error)) from error
     except (aiohttp.ClientError, OSError) as error:
+        if isinstance(error.__cause__, _NotWantedError):
+            raise _not_wanted() from None
         raise _no_answer(stats, "Broken", str(error) or type(error).__name__) from error
+
+
+def _not_wanted() -> RequestFailed:
+    return RequestFailed(ApiError(ErrorClass.STALE, reason=NOT_WANTED, message="not wanted any more"))
 
 
 def _no_answer(stats: ConnectionStats, reason: str, sentence: str) -> RequestFailed:

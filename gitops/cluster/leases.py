@@ -3,7 +3,10 @@
 Clocks of different machines are never compared: a stand-by watches whether the Lease *changes*, on its own clock, and
 takes over when it has not for the Lease's duration (as client-go does). The holder gives up earlier, when it could not
 renew for `renew_deadline`, so two never hold at once. `held()` is computed from the clock at the moment of asking: a
-process whose loop stood still does not believe an old answer. Ask it before every write.
+process that stood still does not believe an old answer. Ask it right before every write.
+
+What people do to a Lease lets nobody in earlier: one that was deleted, or whose holder was wiped, is left alone for as
+long as whoever held it may still believe so. What a crash leaves is the call that was under way (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gitops.cluster.awake import AwakeClock
 from gitops.cluster.errors import ApiError, ErrorClass, unreachable
 from gitops.cluster.objects import Objects
 from gitops.model.identity import ObjectRef, ReconcilerName
@@ -42,12 +46,25 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """In seconds. With these a crashed holder is replaced within `duration` + `poll`: below 20 s."""
+    """In seconds. With these a crashed holder is replaced within `duration` + `poll`: below 20 s. Between
+    `renew_deadline` and `duration` nobody writes; what the holder sent before has that long to arrive."""
 
     duration: float = 15.0
     renew: float = 5.0
     renew_deadline: float = 10.0
     poll: float = 2.0
+
+    @classmethod
+    def of(cls, duration: float) -> LeaseTimes:
+        """In the same proportions."""
+        return cls(duration=duration, renew=duration / 3, renew_deadline=duration * 2 / 3, poll=duration * 2 / 15)
+
+
+RELEASED = 1
+"""`leaseDurationSeconds` of a Lease that its holder gave up (as client-go does): it may be taken at once."""
+
+LONGEST = 60.0
+"""Seconds, at most, that a stored duration is waited for: a number that somebody wrote there must not lock all out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,20 @@ class StoredLease:
 
     spec: dict[str, Any]
     version: str
+
+
+def _turn(lease: StoredLease | None) -> int:
+    """How often the Lease changed hands before; what cannot be read counts as never."""
+    told = lease.spec.get("leaseTransitions") if lease is not None else 0
+    return told if isinstance(told, int) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What one try found: the Lease as stored (None: there is none), written by us just now if `won`."""
+
+    outcome: StoredLease | ApiError | None
+    won: bool = False
 
 
 class LeaseStore(Protocol):
@@ -106,6 +137,7 @@ class LeaseKeeper:
         on_change: Callable[[LeaseState], None] | None = None,
         times: LeaseTimes | None = None,
         clock: Callable[[], float] | None = None,
+        unclaimed: bool = False,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
@@ -113,12 +145,19 @@ class LeaseKeeper:
         self._identity = identity
         self._on_change = on_change
         self._times = times or LeaseTimes()
-        self._clock = clock or (lambda: asyncio.get_running_loop().time())
+        self._clock = clock or AwakeClock()
         self._sleep = sleep
         self._now = now
         self._state = LeaseState(LeasePhase.STANDBY)
+        self.unclaimed = unclaimed
+        """Is it certain that nobody ever held it? Then a Lease that is not there need not be waited for."""
+        self.rewound = False
+        """Has the cluster's history gone back (etcd was restored from a backup)? Nothing that was read before holds."""
         self._stored: StoredLease | None = None
-        self._seen_at = 0.0  # when, on our clock, the stored Lease was last seen to change
+        self._seen: str | None = None  # its version when last looked at; "" while it is not there
+        self._seen_at = 0.0  # when, on our clock, that was seen to change
+        self._newest = 0  # the last version as a number
+        self._turn: int | None = None  # leaseTransitions of the last time that we got it
         self._renewed_at: float | None = None  # when our last successful renewal was begun
         self._changed = asyncio.Condition()
 
@@ -154,10 +193,10 @@ class LeaseKeeper:
             limit = max(0.0, self._times.renew_deadline - (begun - self._renewed_at))
         try:
             async with asyncio.timeout(limit):
-                outcome: StoredLease | ApiError = await self._try(begun)
+                tried = await self._try(begun)
         except TimeoutError:
-            outcome = unreachable("no answer about the Lease in time", reason="Timeout")
-        await self._conclude(outcome, begun)
+            tried = _Tried(unreachable("no answer about the Lease in time", reason="Timeout"))
+        await self._conclude(tried, begun)
         return self._pause()
 
     async def release(self) -> None:
@@ -165,7 +204,7 @@ class LeaseKeeper:
         stored, was_ours = self._stored, self._renewed_at is not None
         self._renewed_at = None
         if was_ours and stored is not None and stored.spec.get("holderIdentity") == self._identity:
-            spec = {**stored.spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._stamp()}
+            spec = {**stored.spec, "holderIdentity": "", "leaseDurationSeconds": RELEASED, "renewTime": self._stamp()}
             answer = await self._store.put(spec, stored.version)
             if not isinstance(answer, ApiError):
                 self._stored = answer
@@ -173,73 +212,86 @@ class LeaseKeeper:
 
     # -- one try -----------------------------------------------------------------------------------------------------
 
-    async def _try(self, begun: float) -> StoredLease | ApiError:
-        """Write the Lease if we may; returns the Lease as stored now."""
-        stored = self._stored
-        if self._renewed_at is None or stored is None:
-            found = await self._observe(begun)
+    async def _try(self, begun: float) -> _Tried:
+        """Write the Lease if we may."""
+        stored, holding = self._stored, self._renewed_at is not None
+        if not holding or stored is None:
+            found = await self._store.get()
             if isinstance(found, ApiError):
-                return found
+                return _Tried(found)
+            self._note(found, begun)
+            if begun < self._free_at(found) and not (holding and found is None):
+                return _Tried(found)
             stored = found
-            if stored is not None and not self._may_take(stored, begun):
-                return stored
         answer = await self._store.put(self._claiming(stored), stored.version if stored else "")
-        if isinstance(answer, ApiError) and answer.cls in (ErrorClass.STALE, ErrorClass.GONE):
-            # Somebody wrote in between: look, and try again next time if it is still ours to take.
-            found = await self._observe(begun)
-            if found is None or isinstance(found, ApiError):
-                return found or answer
-            if found.spec.get("holderIdentity") == self._identity:
-                return await self._store.put(self._claiming(found), found.version)
-            return found
-        return answer
+        if not isinstance(answer, ApiError):
+            return _Tried(answer, won=True)
+        if answer.cls not in (ErrorClass.STALE, ErrorClass.GONE):
+            return _Tried(answer)
+        found = await self._store.get()  # somebody wrote in between
+        if isinstance(found, ApiError):
+            return _Tried(found)
+        self._note(found, begun)
+        if found is None:
+            return _Tried(answer)  # at the next try, if it still is ours to take
+        if holding and self._is_ours(found):
+            answer = await self._store.put(self._claiming(found), found.version)
+            return _Tried(answer, won=not isinstance(answer, ApiError))
+        return _Tried(found)
 
-    async def _observe(self, begun: float) -> StoredLease | ApiError | None:
-        found = await self._store.get()
-        if isinstance(found, StoredLease):
-            if self._stored is None or found.version != self._stored.version:
-                self._seen_at = begun
-            self._stored = found
-        elif found is None:
-            self._stored = None
-        return found
+    def _is_ours(self, found: StoredLease) -> bool:
+        """Is this our turn, whoever else edited it? Another process may have our name, but not our turn."""
+        return found.spec.get("holderIdentity") == self._identity and _turn(found) == self._turn
 
-    def _may_take(self, stored: StoredLease, begun: float) -> bool:
-        holder = stored.spec.get("holderIdentity") or ""
-        if holder in ("", self._identity):
-            return True
-        duration = stored.spec.get("leaseDurationSeconds") or self._times.duration
-        return begun - self._seen_at >= float(duration)
+    def _note(self, found: StoredLease | None, begun: float) -> None:
+        version = found.version if found is not None else ""
+        if version != self._seen:
+            self._seen_at = begun
+        if version:
+            self.unclaimed = False
+            # Versions of one cluster only grow, and compare as numbers (KEP-5504).
+            number = int(version) if version.isdecimal() else 0
+            self.rewound |= number < self._newest
+            self._newest = number
+        self._seen, self._stored = version, found
+
+    def _free_at(self, stored: StoredLease | None) -> float:
+        """When, on our clock, nobody can believe any more to hold this Lease, if it does not change."""
+        if stored is None:
+            return self._seen_at + (0.0 if self.unclaimed else self._times.duration)
+        holder, told = stored.spec.get("holderIdentity") or "", stored.spec.get("leaseDurationSeconds") or 0
+        restarted = holder == self._identity and self._turn is None
+        if restarted or self._is_ours(stored) or (not holder and told <= RELEASED):
+            return self._seen_at
+        return self._seen_at + min(max(float(told), self._times.duration), LONGEST)
 
     def _claiming(self, stored: StoredLease | None) -> dict[str, Any]:
         spec = dict(stored.spec) if stored else {}
         stamp = self._stamp()
-        if spec.get("holderIdentity") != self._identity:
-            transitions = int(spec.get("leaseTransitions") or 0)
-            spec |= {"acquireTime": stamp, "leaseTransitions": transitions + 1 if stored else 0}
+        if self._renewed_at is None:
+            spec |= {"acquireTime": stamp, "leaseTransitions": _turn(stored) + 1 if stored else 0}
+        elif stored is None:
+            spec |= {"acquireTime": stamp, "leaseTransitions": self._turn}
         return spec | {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": round(self._times.duration),
+            "leaseDurationSeconds": max(RELEASED + 1, round(self._times.duration)),
             "renewTime": stamp,
         }
 
-    async def _conclude(self, outcome: StoredLease | ApiError, begun: float) -> None:
-        if isinstance(outcome, StoredLease):
-            if self._stored is None or outcome.version != self._stored.version:
-                self._seen_at = begun
-            self._stored = outcome
-            holder = outcome.spec.get("holderIdentity") or ""
-            epoch = int(outcome.spec.get("leaseTransitions") or 0)
-            if holder == self._identity:
-                self._renewed_at = begun
-                await self._enter(LeaseState(LeasePhase.HELD, holder, epoch))
-            else:
-                await self._not_held(LeaseState(LeasePhase.STANDBY, holder, epoch))
-            return
-        if self._renewed_at is not None and self._clock() - self._renewed_at < self._times.renew_deadline:
-            await self._enter(LeaseState(LeasePhase.HELD, self._identity, self._state.epoch, outcome))
-            return
-        await self._not_held(LeaseState(LeasePhase.STANDBY, self._state.holder, self._state.epoch, outcome))
+    async def _conclude(self, tried: _Tried, begun: float) -> None:
+        found = tried.outcome
+        if tried.won:
+            assert isinstance(found, StoredLease)
+            self._note(found, begun)
+            self._renewed_at, self._turn = begun, _turn(found)
+            await self._enter(LeaseState(LeasePhase.HELD, self._identity, self._turn))
+        elif not isinstance(found, ApiError):
+            holder = found.spec.get("holderIdentity") or "" if found is not None else ""
+            await self._not_held(LeaseState(LeasePhase.STANDBY, holder, _turn(found)))
+        elif self._renewed_at is not None and self._clock() - self._renewed_at < self._times.renew_deadline:
+            await self._enter(LeaseState(LeasePhase.HELD, self._identity, self._state.epoch, found))
+        else:
+            await self._not_held(LeaseState(LeasePhase.STANDBY, self._state.holder, self._state.epoch, found))
 
     async def _not_held(self, state: LeaseState) -> None:
         """LOST is told first, once, then the stand-by that follows it."""
@@ -263,11 +315,8 @@ class LeaseKeeper:
             rest = self._times.renew_deadline - (now - self._renewed_at)
             wanted = self._times.renew if self._state.error is None else self._times.poll / 2
             return max(0.0, min(wanted, rest))
-        if self._stored is not None and self._state.error is None:
-            duration = self._stored.spec.get("leaseDurationSeconds") or self._times.duration
-            ends = self._seen_at + float(duration)
-            if ends > now:
-                return min(self._times.poll, ends - now)
+        if self._seen is not None and self._state.error is None and (rest := self._free_at(self._stored) - now) > 0:
+            return min(self._times.poll, rest)
         return self._times.poll
 
     def _stamp(self) -> str:

@@ -56,11 +56,32 @@ class Listing:
 
 
 class Objects:
-    """Reads, patches and deletes through one connection."""
+    """Reads, patches and deletes through one connection.
 
-    def __init__(self, connection: Connection, discovery: Discovery) -> None:
+    `may_write` is asked right before every write is sent; STALE (NotWanted) when it says no. `account` is whose rights
+    the calls have: the ServiceAccount `namespace/name` that they are made in the name of, "" for the daemon's own.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        discovery: Discovery,
+        *,
+        may_write: Callable[[], bool] | None = None,
+        account: str = "",
+    ) -> None:
         self.connection = connection
         self.discovery = discovery
+        self.account = account
+        self._may_write = may_write
+        self.headers = impersonating(account)
+
+    def guarded(self, wanted: Callable[[], bool] | None = None) -> Callable[[], bool] | None:
+        """What a write asks before it is sent: whether we may write at all, and what its caller wants to know."""
+        may_write = self._may_write
+        if may_write is None or wanted is None:
+            return may_write or wanted
+        return lambda: may_write() and wanted()
 
     async def get(
         self, gvk: GroupVersionKind, ref: ObjectRef, *, timeout: float | None = None, urgent: bool = False
@@ -117,6 +138,7 @@ class Objects:
                     resource.path(namespace=namespace),
                     query=query,
                     accept=accept or "application/json",
+                    headers=self.headers,
                     verb="list",
                 )
                 if not response.ok:
@@ -274,14 +296,26 @@ class Objects:
                 query=query,
                 body=body,
                 content_type=content_type,
+                headers=self.headers,
                 timeout=timeout,
                 urgent=urgent,
-                wanted=wanted,
+                wanted=None if method == "GET" else self.guarded(wanted),
                 verb=_VERBS[method],
             )
             return decoded(response) if response.ok else self.judge(response, resource)
         except RequestFailed as failed:
             return failed.error
+
+
+def impersonating(account: str) -> dict[str, str]:
+    """Headers that make a call one of a ServiceAccount (`namespace/name`; "" for nobody else's).
+
+    Without Impersonate-Group the API server itself gives the user the groups of every ServiceAccount (Kubernetes
+    documentation, "User impersonation"; k8s.io/apiserver, filters/impersonation.go); to name them would need the right
+    to impersonate groups.
+    """
+    namespace, _, name = account.partition("/")
+    return {"Impersonate-User": f"system:serviceaccount:{namespace}:{name}"} if account else {}
 
 
 def decoded(response: Response) -> dict[str, Any] | ApiError:

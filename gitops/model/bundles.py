@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from gitops.model.adoption import AdoptionRules
-from gitops.model.documents import ApiVersion, Applied, Checked, DnsLabel, Document, Mode, NonBlank, WorkloadMetadata
+from gitops.model.documents import (
+    AccountName,
+    ApiVersion,
+    Applied,
+    Checked,
+    DnsLabel,
+    Document,
+    Mode,
+    NonBlank,
+    WorkloadMetadata,
+)
 from gitops.model.patches import Patch
 from gitops.model.serving import Manifests
 
@@ -17,6 +27,9 @@ class BundleSpec(AdoptionRules):
     regions: Applied[list[NonBlank]] = []
     attributes: Applied[list[NonBlank]] = []
     mode: Applied[Mode] = "enforce"
+    serviceAccount: Applied[AccountName | None] = None
+    """ServiceAccount of the cluster with whose rights the objects are written, read and deleted: `namespace/name`, or
+    the name of one in gitops-system. Without it the reconciler's own rights count (docs/rights.md)."""
     patches: Applied[list[Patch]] = []
     clusterPatches: Applied[dict[str, list[Patch]]] = {}
 

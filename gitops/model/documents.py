@@ -51,6 +51,13 @@ DnsName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S", max_length=253)]
 AccountId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:@=/+-]+$", min_length=1, max_length=128)]
 """One account, to the letter: no list, no wildcard, nothing around it."""
+AccountName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", min_length=1, max_length=317
+    ),
+]
+"""A ServiceAccount: `namespace/name`, or the name of one in gitops-system."""
 RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from gitops.model.adoption import AdoptionRules
 from gitops.model.documents import (
+    AccountName,
     ApiVersion,
     Applied,
     Checked,
@@ -222,6 +223,9 @@ class FunctionDeploymentSpec(AdoptionRules):
     """Service behind which the function answers; it counts as live only with a ready endpoint there."""
     servicePort: Applied[Port | None] = None
     mode: Applied[Mode] = "enforce"
+    serviceAccount: Applied[AccountName | None] = None
+    """ServiceAccount of the cluster with whose rights the objects are written, read and deleted: `namespace/name`, or
+    the name of one in gitops-system. Without it the reconciler's own rights count (docs/rights.md)."""
     patches: Applied[list[Patch]] = []
     """Patches for every instance; then come those of the GPU specification, then those of the cluster."""
     clusterPatches: Applied[dict[str, list[Patch]]] = {}

@@ -9,6 +9,7 @@ from pydantic import StringConstraints
 
 from gitops.model.adoption import AdoptionRules
 from gitops.model.documents import (
+    AccountName,
     ApiVersion,
     Applied,
     Checked,
@@ -49,6 +50,9 @@ class TaskSpec(AdoptionRules, Base):
     gpuSpecification: Applied[TaskGpuSpecification]
     containerEnvironment: Checked[list[TaskVariable] | None] = None  # type: ignore[assignment]  # stricter than a function's
     mode: Applied[Mode] = "enforce"
+    serviceAccount: Applied[AccountName | None] = None
+    """ServiceAccount of the cluster with whose rights the objects are written, read and deleted: `namespace/name`, or
+    the name of one in gitops-system. Without it the reconciler's own rights count (docs/rights.md)."""
     patches: Applied[list[Patch]] = []
     """Patches for every cluster; then come those of the GPU specification, then those of the cluster."""
     clusterPatches: Applied[dict[str, list[Patch]]] = {}

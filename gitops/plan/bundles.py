@@ -26,6 +26,8 @@ from gitops.plan.units import Unit
 from gitops.plan.workloads import (
     Context,
     WorkloadResult,
+    account_of,
+    check_account,
     check_name,
     content_key,
     stricter,
@@ -75,6 +77,7 @@ def read_bundle(context: Context, folder: WorkloadFolder) -> BundleSource:
         return BundleSource(folder, found)
     findings = [*found]
     findings += check_name(bundle, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))
+    findings += check_account(bundle.spec.serviceAccount, document, ref)
     overlays = Overlays.of(document, patches=bundle.spec.patches, clusters=bundle.spec.clusterPatches)
     files = resolve_files(
         folder, manifests=bundle.spec.manifests, document=document, patches=overlays.every(), own=[main.path]
@@ -111,7 +114,9 @@ def plan_bundle(context: Context, source: BundleSource, decisions: Sequence[Deci
         cluster, key = placement.cluster, unit_key(decision.ask, placement)
         patches = source.overlays.material(source.folder, "", cluster) if source.overlays is not None else []
         mode = stricter(context.clusters[cluster].document.spec.mode, spec.mode).value
-        units.append((key, content_key(context, str(key), mode, patches, manifests=source.manifests)))
+        units.append(
+            (key, content_key(context, str(key), mode, spec.serviceAccount, patches, manifests=source.manifests))
+        )
     barred = any(c.barred for c in decision.ask.fitting)
     return BundlePlan(tuple(units), tuple(findings), tuple(unit_key(decision.ask, p) for p in kept), barred)
 
@@ -142,8 +147,18 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
             )
             findings += problems
             mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
-            adoption = bundle.spec.adoption
-            units.append(Unit(key, content, context.tree.commit, "", desired, mode, adoption=adoption))
+            units.append(
+                Unit(
+                    key,
+                    content,
+                    context.tree.commit,
+                    "",
+                    desired,
+                    mode,
+                    adoption=bundle.spec.adoption,
+                    service_account=account_of(bundle.spec.serviceAccount),
+                )
+            )
         chains.check_the_rest()
         findings += [*chains.findings, *chains.pods.findings()]
     named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None

@@ -16,7 +16,7 @@ from gitops.plan.layout import WorkloadFolder
 from gitops.plan.resolving import resolve_files
 from gitops.plan.secrets import named_secrets
 from gitops.plan.units import SecretRef
-from gitops.plan.workloads import Context, check_name, check_sources
+from gitops.plan.workloads import Context, check_account, check_name, check_sources
 
 FUNCTION_FILE = "function.yaml"
 DEPLOYMENT_FILE = "deployment.yaml"
@@ -71,6 +71,7 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if document is not None and deployment is not None and second is not None:
         line = document.lines.line_of(("metadata", "name"))
         findings += check_name(deployment, folder, file=second.path, line=line)
+        findings += check_account(deployment.spec.serviceAccount, document, ref)
         overlays = Overlays.of(
             document,
             patches=deployment.spec.patches,

@@ -15,7 +15,7 @@ from gitops.plan.function_sources import FunctionSource
 from gitops.plan.instance_objects import base_digest, gate, instance_objects
 from gitops.plan.instances import FunctionPlan, Instance
 from gitops.plan.units import Unit
-from gitops.plan.workloads import Context, WorkloadResult, read_everything, stricter
+from gitops.plan.workloads import Context, WorkloadResult, account_of, read_everything, stricter
 
 
 def compile_function(context: Context, source: FunctionSource, plan: FunctionPlan) -> WorkloadResult:
@@ -86,5 +86,6 @@ def _unit(
         adoption=deployment.spec.adoption,
         base_digest=base_digest(base),
         secret_refs=made.secret_refs,
+        service_account=account_of(deployment.spec.serviceAccount),
     )
     return [unit], ()

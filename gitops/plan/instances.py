@@ -122,6 +122,7 @@ class _Planner:
             self.function.spec.version,
             self.function.spec.operatorTypes,
             stricter(document.mode, self.deployment.spec.mode).value,
+            self.deployment.spec.serviceAccount,
             [self.deployment.spec.serviceName, self.deployment.spec.servicePort],
             overlays.material(self.source.folder, spec.id, cluster) if overlays is not None else [],
             document.namespaceTemplate.model_dump(mode="json"),

@@ -29,6 +29,8 @@ from gitops.plan.workloads import (
     Context,
     Demand,
     WorkloadResult,
+    account_of,
+    check_account,
     check_name,
     check_sources,
     content_key,
@@ -82,6 +84,7 @@ def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
         return TaskSource(folder, found)
     spec = task.spec
     findings = [*found, *check_name(task, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))]
+    findings += check_account(spec.serviceAccount, document, ref)
     findings += check_sources(context, spec, spec.namespace, document, ref)
     overlays = Overlays.of(
         document,
@@ -148,6 +151,7 @@ def _key(
         _namespace(source, task),
         task.spec.version,
         task.spec.operatorTypes,
+        task.spec.serviceAccount,
         stricter(document.mode, task.spec.mode).value,
         overlays.material(source.folder, SPECIFICATION, cluster),
         document.namespaceTemplate.model_dump(mode="json"),
@@ -205,6 +209,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
                     adoption=task.spec.adoption,
                     base_digest=base_digest(base),
                     secret_refs=made.secret_refs,
+                    service_account=account_of(task.spec.serviceAccount),
                 )
             )
         chains.check_the_rest()

@@ -136,6 +136,7 @@ class Unit:
     service_port: int | None = None
     adoption: Adoption = WITHOUT_A_WORD  # as the workload says it; the repository has a word in it too
     base_digest: str = ""  # over a Function's base before overlays: must not change under one version
+    service_account: str = ""  # `namespace/name` in whose name its objects are written; "" = the daemon's own rights
     secret_refs: tuple[SecretRef, ...] = ()
 
     def copy_of(self, secret: str) -> ObjectRef:

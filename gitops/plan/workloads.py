@@ -23,10 +23,12 @@ from gitops.plan.explaining import Trace
 from gitops.plan.layout import MANIFEST_ENDINGS, WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.naming import refused_for_function
+from gitops.plan.parents import SYSTEM_NAMESPACE
 from gitops.plan.units import Mode, Unit
 from gitops.policy import codes as policy_codes
 from gitops.policy.facts import NO_FACTS, NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.placement import Candidates, Selection, Versions, candidates
+from gitops.policy.rbac import codes as rbac_codes
 from gitops.policy.registry import OperatorRegistry, gvk_of
 from gitops.policy.validation import DEFAULT, WITHOUT_CHOICE, ValidationRules, refused_extra
 
@@ -157,6 +159,21 @@ def check_sources(
             message = f"unknown operator type {name} (known: {known})"
             say(codes.UNKNOWN_OPERATOR, message, "spec", "operatorTypes", position)
     return found
+
+
+def account_of(written: str | None) -> str:
+    """A ServiceAccount as `namespace/name`; "" for none."""
+    return "" if written is None else written if "/" in written else f"{SYSTEM_NAMESPACE}/{written}"
+
+
+def check_account(written: str | None, document: RawDocument, workload: WorkloadRef) -> list[Finding]:
+    """Accounts of Kubernetes' own controllers have rights that nobody else shall have."""
+    if not account_of(written).startswith("kube-"):
+        return []
+    path = ("spec", "serviceAccount")
+    origin = Origin(document.file, document.lines.line_of(path))
+    message = f"{written} is an account of Kubernetes itself"
+    return [finding(rbac_codes.SYSTEM_ACCOUNT, message, origin, workload=workload, path=path)]
 
 
 def read_everything(context: Context, folder: WorkloadFolder) -> list[Finding]:

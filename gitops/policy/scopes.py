@@ -52,6 +52,11 @@ def builtin_namespaced(kind: GroupKind) -> bool | None:
     return _SCOPES.get(kind)
 
 
+def namespaced_builtins() -> frozenset[GroupKind]:
+    """Kubernetes' own kinds that live in namespaces."""
+    return frozenset(kind for kind, namespaced in _SCOPES.items() if namespaced)
+
+
 def is_builtin_group(group: str) -> bool:
     """Whether a group is one of Kubernetes' own (every other kind is a custom resource)."""
     return group in _CLUSTER_SCOPED or group in _NAMESPACED

@@ -23,7 +23,7 @@ from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.context import Context
 from gitops.reconcile.facts import Wanted
 from gitops.reconcile.judging import judge
-from gitops.reconcile.session import Refused, Session, Told, identify
+from gitops.reconcile.session import End, Refused, Session, Told, identify
 from gitops.reconcile.state import Assignment, ClusterState
 
 _log = logging.getLogger(__name__)
@@ -186,7 +186,8 @@ class ClusterWorker:
             session = Session(connection, discovery, self.state, self._context, told, claim=self._claim)
             await session.prepare()
             self._session = session
-            await session.serve(until=self._outdated)
+            if await session.serve(until=self._outdated) is End.REWOUND:
+                self._forget()
         finally:
             if session is None:
                 await connection.close()
@@ -206,12 +207,16 @@ class ClusterWorker:
         if self.uid is not None and uid != self.uid:
             _log.warning("cluster %s is another cluster now (kube-system uid changed): first contact", self.name)
             self._identities.pop(self.uid, None)
-            self.heard, self.facts = False, None
-            assignment = self.state.assignment
-            self.state = ClusterState(self.name, self.state.reconciler)
-            if assignment is not None:
-                self.state.assign(assignment)
+            self._forget()
         self.uid = uid
+
+    def _forget(self) -> None:
+        """First contact: what was known of the cluster proves nothing any more."""
+        self.heard, self.facts = False, None
+        assignment = self.state.assignment
+        self.state = ClusterState(self.name, self.state.reconciler)
+        if assignment is not None:
+            self.state.assign(assignment)
 
     async def _pause(self, seconds: float) -> None:
         self._wake.clear()

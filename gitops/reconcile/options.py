@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gitops.cluster.leases import LeaseTimes
 from gitops.plan.pruning import FuseLimits
 from gitops.reconcile.fights import FightLimits
 
@@ -46,5 +47,6 @@ class EngineOptions:
     deletion_deadline: float = 600.0
     """Seconds after which a deletion that somebody holds is told as blocked, and looked at more rarely."""
 
+    lease: LeaseTimes = field(default_factory=LeaseTimes)
     fuse: FuseLimits = field(default_factory=FuseLimits)
     fights: FightLimits = field(default_factory=FightLimits)

@@ -20,10 +20,11 @@ from gitops.reconcile.state import ClusterState
 _log = logging.getLogger(__name__)
 
 
-async def release(state: ClusterState, applier: Applier, parents: ParentStore) -> None:
-    """Unmark all members of all units and delete the parents whose members are all unmarked."""
+async def release(state: ClusterState, applier: Applier, parents: ParentStore) -> bool:
+    """Unmark all members of all units and delete the parents whose members are all unmarked; True when none is left."""
     for record in list(state.parents.values()):
-        failed = [m for m in record.members if not await _unmark(m, applier)]
+        own = applier.in_name_of(record.service_account)
+        failed = [m for m in record.members if not await _unmark(m, own)]
         if failed:
             _log.error("%s: %d objects could not be released and keep our labels", record.unit, len(failed))
             continue
@@ -33,6 +34,7 @@ async def release(state: ClusterState, applier: Applier, parents: ParentStore) -
             _log.info("%s: released, its objects stay", record.unit)
         else:
             _log.error("%s: the parent could not be deleted: %s", record.unit, error)
+    return not state.parents
 
 
 async def _unmark(member: Member, applier: Applier) -> bool:

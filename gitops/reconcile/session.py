@@ -1,13 +1,15 @@
 """One connection to one cluster, from opening it to losing it: claim, Lease, parents, watches, and the units' work.
 
-A session lives as long as the credentials and the identity of the cluster do. It writes only while it holds the Lease;
-what it knows of parents is read anew each time the Lease is acquired, since another daemon may have written meanwhile.
+A session lives as long as the credentials and the identity of the cluster do, its claim stays as it is and its history
+does not go back. It writes only while it holds the Lease; what it knows of parents is read anew each time the Lease is
+acquired, since another daemon may have written meanwhile, and so is the claim, which people may have given to another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 
 from gitops.cluster import claims
 from gitops.cluster.applying import Applier
-from gitops.cluster.claims import Claim, ClaimRefused
+from gitops.cluster.claims import CLAIM, Claim, Claimed, ClaimRefused
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
@@ -28,6 +30,7 @@ from gitops.cluster.reflecting import Changed, Deleted, Event, Synced, Vanished
 from gitops.logs import bound
 from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
 from gitops.model.kinds import CONFIG_MAP, SECRET
+from gitops.plan.parents import SYSTEM_NAMESPACE
 from gitops.plan.pruning import blown_fuses
 from gitops.plan.units import RECONCILER_LABEL
 from gitops.readiness.owners import ref_of
@@ -64,6 +67,14 @@ class Refused(Exception):
     """The cluster is not ours to write to, or its API server refuses what a session needs; the text is for people."""
 
 
+class End(enum.Enum):
+    """Why a session ended by itself."""
+
+    WANTED = enum.auto()  # whoever runs it wants another
+    CLAIM_MOVED = enum.auto()  # the claim has to be taken or confirmed again
+    REWOUND = enum.auto()  # the cluster was restored from a backup: what was known of it proves nothing
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """Whom a session tells: that parents are known (they pin instances), what the cluster tells of itself (None: it did
@@ -95,13 +106,15 @@ class Session:
         self._told = told
         self._claim = claim
         self._discovery = discovery
-        self._applier = Applier(connection, self._discovery, manager=state.manager)
+        self._own = Objects(connection, self._discovery)  # namespaces, claim and Lease: what comes before the Lease
+        self._applier = Applier(connection, self._discovery, manager=state.manager, may_write=self.may_write)
         self._parents = ParentStore(
             self._applier, reconciler=state.reconciler, cluster=state.name, manager=state.manager
         )
-        self._namespaces = OwnNamespaces(self._applier, manager=state.manager, labels=told.labels)
-        lease = ClusterLease(self._applier, reconciler=state.reconciler, manager=state.manager)
-        self._keeper = LeaseKeeper(lease, identity=context.options.identity)
+        self._namespaces = OwnNamespaces(self._own, manager=state.manager, labels=told.labels)
+        lease = ClusterLease(self._own, reconciler=state.reconciler, manager=state.manager)
+        self._keeper = LeaseKeeper(lease, identity=context.options.identity, times=context.options.lease)
+        self._over = asyncio.Event()  # what it was begun with does not hold any more
         self._ready = False  # parents are loaded under the present Lease
         self._read_along = False  # they were read at all
         self._reading: asyncio.Task[None] | None = None
@@ -169,32 +182,48 @@ class Session:
         error = await self._namespaces.ensure()
         if error is not None:
             raise _raised(error)
-        held = await claims.claim(self._applier, self._claim, cluster=self._state.name, manager=self._state.manager)
+        self._keeper.unclaimed = (await self._claimed()).new
+        version = await self._discovery.server_version()
+        self.server_version = "" if isinstance(version, ApiError) else str(version)
+
+    async def _claimed(self) -> Claimed:
+        """Take or confirm the claim. Raises RequestFailed or Refused."""
+        held = await claims.claim(self._own, self._claim, cluster=self._state.name, manager=self._state.manager)
         if isinstance(held, ClaimRefused):
             raise Refused(held.sentence)
         if isinstance(held, ApiError):
             raise _raised(held)
+        return held
 
-        version = await self._discovery.server_version()
-        self.server_version = "" if isinstance(version, ApiError) else str(version)
-
-    async def serve(self, *, until: Callable[[], bool]) -> None:
+    async def serve(self, *, until: Callable[[], bool]) -> End:
         """Keep the Lease and work while it is held. The renewals are the heartbeat of the cluster. Returns when `until`
-        says so (other credentials), looked at after each."""
+        says so (other credentials), looked at after each, or when it has to be begun anew. Raises RequestFailed or
+        Refused."""
         while not until():
             pause = await self._keeper.step()
             state = self._keeper.state
+            if self._keeper.rewound:
+                self._stop_writing(f"the history of {self._state.name} went back, so a backup was restored")
+                return End.REWOUND
             self._told.heartbeat(state.error)
             self._tell_standby()
             if state.phase is not LeasePhase.HELD and self._ready:
                 why = (
                     f"could not be renewed ({state.error})" if state.error else f"is lost to {self.standby or 'nobody'}"
                 )
-                _log.warning("the Lease on %s %s: no more writes", self._state.name, why)
-                self._ready = False
-                self.queue.interrupt()  # a call that hangs could land after another daemon began to write
+                self._stop_writing(f"the Lease on {self._state.name} {why}")
             self._read_parents(state)
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._over.wait()
+            if self._over.is_set():
+                return End.CLAIM_MOVED
+        return End.WANTED
+
+    def _stop_writing(self, why: str) -> None:
+        _log.warning("%s: no more writes", why)
+        self._ready = False
+        self.queue.interrupt()  # a call that hangs could land after another daemon began to write
 
     def _tell_standby(self) -> None:
         """Once for each daemon that writes instead of us, and when none does any more."""
@@ -223,6 +252,8 @@ class Session:
     async def _take_over(self) -> None:
         phase = self._reading_for
         self.facts.look()
+        if phase is LeasePhase.HELD:
+            await self._claimed()
         stored = await self._parents.load_all()
         if isinstance(stored, ApiError):
             self._told.heartbeat(stored)
@@ -286,8 +317,10 @@ class Session:
     async def release_all(self) -> None:
         """Take our marks off every member of every unit (gitops/reconcile/releasing.py). The queue is closed by now."""
         await self._watches.close()  # what is unmarked is no drift
-        if self.may_write():
-            await release(self._state, self._applier, self._parents)
+        if self.may_write() and await release(self._state, self._applier, self._parents):
+            error = await claims.give_up(self._own, self._claim, cluster=self._state.name)
+            if error is not None:
+                _log.error("the claim on cluster %s could not be given up: %s", self._state.name, error)
 
     def recovered(self) -> None:
         """The cluster answers again: end the back-offs, and trust no socket of before."""
@@ -310,8 +343,10 @@ class Session:
         unlisted = self.secrets.assigned()
         assignment = self._state.assignment
         self._scalers = scalers_watch(assignment.units.values() if assignment is not None else ())
-        kinds = {*self._state.kinds(), CONFIG_MAP}  # parents are ConfigMaps: a pause is written on one
+        kinds = self._state.kinds()
         wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
+        if CONFIG_MAP not in kinds:  # parents are ConfigMaps: a pause is written on one
+            wanted.add(Watch(CONFIG_MAP, self._selector, SYSTEM_NAMESPACE))
         self._declared = wanted | {watch for watch in (self._slices, self._scalers) if watch is not None}
         if self.secrets.needed:
             if unlisted:
@@ -348,6 +383,9 @@ class Session:
 
     def _on_event(self, watch: Watch, event: Event) -> None:
         if watch.selector == self._selector:
+            if watch.gvk == CONFIG_MAP and self._claim_moved(event):
+                self._stop_writing(f"the claim on {self._state.name} was changed")
+                self._over.set()
             self.sightings.declared_event(event)
             if isinstance(event, Synced):
                 holds = functools.partial(self._watches.holds, watch)
@@ -412,6 +450,14 @@ class Session:
             self._watches.want(self._declared | lacking)
         if missed:
             self.queue.poke(key)
+
+    def _claim_moved(self, event: Event) -> bool:
+        """Does somebody else's claim stand there now, or none?"""
+        if isinstance(event, Changed):
+            refused = claims.judged(event.obj, self._claim, self._state.name)
+            return ref_of(event.obj) == CLAIM and refused is not None
+        gone = ref_of(event.obj) if isinstance(event, Deleted) else event.ref if isinstance(event, Vanished) else None
+        return gone == CLAIM
 
     async def _read_service(self, place: Place) -> None:
         error = await self.serving.read(place)

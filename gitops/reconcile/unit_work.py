@@ -16,10 +16,20 @@ from typing import Any
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import UnitKey
+from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan import once
 from gitops.plan.parents import ParentRecord
-from gitops.plan.planning import Apply, Level, Reason, UnitPlan, course, plan_unit, settled_members, unjudgeable
+from gitops.plan.planning import (
+    Apply,
+    Level,
+    Observed,
+    Reason,
+    UnitPlan,
+    course,
+    plan_unit,
+    settled_members,
+    unjudgeable,
+)
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
 from gitops.readiness.texts import one_line
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
@@ -27,6 +37,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.doing_once import Once
 from gitops.reconcile.endings import Endings
 from gitops.reconcile.gating import Gate
+from gitops.reconcile.impersonating import in_name_of
 from gitops.reconcile.others_fields import questions
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
@@ -116,11 +127,7 @@ class UnitWork:
         assignment = self._state.assignment
         paused = assignment is not None and assignment.mode is Mode.PAUSED
         if assignment is not None and assignment.may_remove(key):
-            return (
-                _paused_removal(record)
-                if paused
-                else await self._remover.remove(record, self._applier, self._no_parent)
-            )
+            return _paused_removal(record) if paused else await self._remove(record)
         if not record.resource_version and not paused:
             again = await self._parents.write(record)
             if isinstance(again, ApiError):
@@ -133,30 +140,35 @@ class UnitWork:
     async def _enforce(self, unit: Unit, record: ParentRecord | None) -> UnitOutcome:
         unit_state = self._state.units[unit.key]
         self._owning.review(unit.key)
-        unread = await self._read_suspects(unit)
+        applier = self._applier.in_name_of(unit.service_account)
+        unread = await self._read_suspects(unit, applier)
         if unread is not None:
             return self._failed(unit.key, "an object that has to be looked at cannot be read", unread)
         paused_for = self._paused_for(unit.key, record)
         if unit.mode is not Mode.PAUSED and not paused_for:
-            kept = await self._owning.hand_over(unit, self._applier, may_write=self._may_write, see=self._see)
+            kept = await self._owning.hand_over(unit, applier, may_write=self._may_write, see=self._see)
             if kept is not None:
                 return self._failed(unit.key, "a field that is others' cannot be let go", kept)
         current = self._state.unit(unit.key)  # what is left to others was decided meanwhile, or a head came
         if current is None:
             return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
         unit = current
-        run = Attempt(unit, self._applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run = Attempt(unit, applier, paused=paused_for > 0, retry_after=paused_for or None)
         look = self._once.look(run, record or ParentRecord(unit.key))
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
-            observed=self._state.observed(unit.objects),
+            observed=self._observed(unit, record),
             may_prune=not unit_state.fused,
             made=look.made,
         )
         self._secrets.tell(run)
         run.asked = questions(self._state, unit)
         steps = await self._endings.possible(run, self._uncontested(plan, run))
+        if steps or plan.prune or look.due:
+            exists = await in_name_of(unit.service_account, self._applier)
+            if isinstance(exists, ApiError):
+                return self._failed(unit.key, "nothing is written", exists)
         if plan.write_ahead is not None or self._once.unsaid(run, plan.record):
             if not self._may_write():
                 return interrupted()
@@ -202,14 +214,22 @@ class UnitWork:
             await self._once.recreate(run)
         await asyncio.gather(*(self._writer.apply(run, step) for step in level))
 
-    async def _read_suspects(self, unit: Unit) -> ApiError | None:
+    def _observed(self, unit: Unit, record: ParentRecord | None) -> Mapping[ObjectRef, Observed]:
+        """What is known of its objects. In another name they are looked at anew, so that missing rights show at once
+        and not at the next repair."""
+        observed = self._state.observed(unit.objects)
+        if record is None or record.service_account == unit.service_account:
+            return observed
+        return {ref: replace(seen, applied=b"", last_desired=b"") for ref, seen in observed.items()}
+
+    async def _read_suspects(self, unit: Unit, applier: Applier) -> ApiError | None:
         """Objects that left the watch were deleted or relabelled (ssa-live 33), and of some it has to be decided anew
         whose their fields are: read them, then decide."""
         for desired in unit.objects:
             record = self._state.objects.get(desired.ref)
             if record is None or not record.suspect:
                 continue
-            live = await self._applier.get(desired.gvk, desired.ref)
+            live = await applier.get(desired.gvk, desired.ref)
             if isinstance(live, ApiError):
                 if not live.waits_for.startswith("kind"):
                     return live
@@ -265,8 +285,10 @@ class UnitWork:
         return step.reason is Reason.DRIFT and record is not None and bool(record.uid) and record.unowned
 
     def _named(self, plan: UnitPlan, unit: Unit) -> ParentRecord:
+        """Until all is written in the unit's name, a removal goes in the name that wrote it."""
         members = plan.write_ahead or plan.record.members
-        return replace(plan.record, members=members, namespace=unit.namespace)
+        account = plan.record.service_account if plan.record.members else unit.service_account
+        return replace(plan.record, members=members, namespace=unit.namespace, service_account=account)
 
     def _keep(self, record: ParentRecord) -> ParentRecord:
         self._state.parents[record.unit] = record
@@ -300,6 +322,7 @@ class UnitWork:
                 commit=unit.commit,
                 version=unit.version,
                 base_digest=unit.base_digest,
+                service_account=unit.service_account,
             )
         lost = not plan.record.resource_version  # somebody deleted the parent
         if (lost or settled != plan.record) and unit.mode is not Mode.PAUSED and self._may_write():
@@ -310,6 +333,13 @@ class UnitWork:
         records = ((o.ref, self._state.objects.get(o.ref)) for o in unit.objects)
         left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
         return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
+
+    async def _remove(self, record: ParentRecord) -> UnitOutcome:
+        """In the name that wrote it: Git no longer says one."""
+        applier = await in_name_of(record.service_account, self._applier)
+        if isinstance(applier, ApiError):
+            return self._failed(record.unit, "it left Git and its objects stay", applier)
+        return await self._remover.remove(record, applier, self._no_parent)
 
     # -- failing -----------------------------------------------------------------------------------------------------
 

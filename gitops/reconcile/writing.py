@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
+from gitops.cluster.connection import NOT_WANTED
 from gitops.cluster.errors import ErrorClass
 from gitops.model.identity import ObjectRef
 from gitops.plan.planning import Apply, Reason
@@ -88,6 +89,9 @@ class Writer:
             raise
         finally:
             record.in_flight = False
+        if outcome.error is not None and outcome.error.reason == NOT_WANTED:
+            run.interrupted = True
+            return
         self._context.metrics.applied(self._state.name, str(outcome.result))
         self._once.ended(run, step, outcome)
         if outcome.error is None:

@@ -9,7 +9,7 @@ from controlplane_kit.client import MERGE
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.plugin import PrivateApi
 
-from gitops.cluster.claims import Claim, ClaimRefused, claim, cluster_uid, ensure_namespaces
+from gitops.cluster.claims import Claim, Claimed, ClaimRefused, claim, cluster_uid, ensure_namespaces, give_up
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass
@@ -58,8 +58,11 @@ async def test_claiming_a_cluster(plane: ControlPlane, objects: Objects) -> None
     assert await ensure_namespaces(objects, manager="gitops-fleet", preflight_labels=labels) is None
     assert plane.get("/api/v1/namespaces/gitops-preflight")["metadata"]["labels"] == preflight
 
-    assert await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet") == FLEET
-    assert await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet") == FLEET
+    assert await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet") == Claimed(FLEET, new=True)
+    unlabelled = {"metadata": {"labels": {"gitops/reconciler": None}}}
+    plane.request("PATCH", CLAIM_PATH, unlabelled, content_type=MERGE)
+    assert await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet") == Claimed(FLEET)
+    assert plane.get(CLAIM_PATH)["metadata"]["labels"]["gitops/reconciler"] == "fleet", "by which it is watched"
     assert plane.get(CLAIM_PATH)["data"]["cluster"] == "dgx-a"
 
     for other in (
@@ -71,10 +74,18 @@ async def test_claiming_a_cluster(plane: ControlPlane, objects: Objects) -> None
         assert isinstance(refused, ClaimRefused)
         assert refused.held == FLEET
         assert "https://git.example/fleet.git" in refused.sentence
+        assert await give_up(objects, other, cluster=CLUSTER) is None
+        assert plane.get(CLAIM_PATH) is not None, "nobody gives up what is another's"
     plane.request("PATCH", CLAIM_PATH, {"data": {"repository": None}}, content_type=MERGE)
     unreadable = await claim(objects, FLEET, cluster=CLUSTER, manager="gitops-fleet")
     assert isinstance(unreadable, ClaimRefused)  # never "free" (I1)
     assert unreadable.held is None
+    assert await give_up(objects, FLEET, cluster=CLUSTER) is None
+    assert plane.get(CLAIM_PATH) is not None
+    plane.request("PATCH", CLAIM_PATH, {"data": {"repository": FLEET.repository}}, content_type=MERGE)
+    assert await give_up(objects, FLEET, cluster=CLUSTER) is None
+    assert plane.get(CLAIM_PATH) is None
+    assert await give_up(objects, FLEET, cluster=CLUSTER) is None
 
 
 async def test_two_claim_at_once(plane: ControlPlane, objects: Objects) -> None:
@@ -85,7 +96,7 @@ async def test_two_claim_at_once(plane: ControlPlane, objects: Objects) -> None:
     )
     held = plane.get(CLAIM_PATH)["data"]["reconciler"]
     for wanted, answer in zip(("fleet", "other", "fleet", "other"), answers, strict=True):
-        assert isinstance(answer, Claim if wanted == held else ClaimRefused)
+        assert isinstance(answer, Claimed if wanted == held else ClaimRefused)
 
 
 async def test_a_terminating_system_namespace_is_waited_for(plane: ControlPlane, objects: Objects) -> None:
@@ -100,7 +111,8 @@ async def test_the_lease_on_the_cluster(plane: ControlPlane, objects: Objects) -
     await ensure_namespaces(objects, manager="m")
 
     def keeper(identity: str) -> LeaseKeeper:
-        return LeaseKeeper(ClusterLease(objects, reconciler=ReconcilerName("fleet"), manager="m"), identity=identity)
+        store = ClusterLease(objects, reconciler=ReconcilerName("fleet"), manager="m")
+        return LeaseKeeper(store, identity=identity, unclaimed=True)
 
     one, two = keeper("one"), keeper("two")
     async with keeping(one):

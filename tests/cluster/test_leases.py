@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gitops.cluster.awake import AwakeClock
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.leases import LeaseKeeper, LeasePhase, LeaseState, StoredLease
 
@@ -70,13 +71,15 @@ class Client:
 class Process:
     """A keeper that runs, with what it was told and a wall clock that may be wrong."""
 
-    def __init__(self, store: Store, name: str, *, skew: float = 0.0) -> None:
+    def __init__(self, store: Store, name: str, *, skew: float = 0.0, unclaimed: bool = True) -> None:
         self.client = Client(store)
         self.told: list[LeaseState] = []
         self.keeper = LeaseKeeper(
             self.client,
             identity=name,
             on_change=self.told.append,
+            clock=asyncio.get_running_loop().time,
+            unclaimed=unclaimed,
             now=lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=skew),
         )
         self.task = asyncio.create_task(self.keeper.run())
@@ -168,7 +171,7 @@ async def test_held_is_judged_by_the_clock_not_by_the_last_event(looptime: Any) 
     """A loop that stood still for a minute must not go on writing."""
     now = [0.0]
     store = Store()
-    keeper = LeaseKeeper(store, identity="one", clock=lambda: now[0])
+    keeper = LeaseKeeper(store, identity="one", clock=lambda: now[0], unclaimed=True)
     await keeper.step()
     assert keeper.held()
     now[0] = 9.9
@@ -227,6 +230,120 @@ async def test_two_that_start_together_never_hold_together(looptime: Any) -> Non
     assert sum(p.keeper.held() for p in many) == 1
     for process in many:
         await process.kill()
+
+
+@pytest.mark.looptime
+async def test_a_restart_under_the_same_identity_is_another_turn(looptime: Any) -> None:
+    """The one before, if it still runs somewhere, sees that its turn is over and does not ask back at once."""
+    store = Store()
+    one = Process(store, "pod-0")
+    await one.keeper.wait_for(LeasePhase.HELD)
+    twin = Process(store, "pod-0")
+    await twin.keeper.wait_for(LeasePhase.HELD)
+    assert twin.keeper.state.epoch == 1
+    await asyncio.sleep(6)
+    assert (one.keeper.held(), twin.keeper.held()) == (False, True)
+    for _ in range(600):
+        await asyncio.sleep(0.1)
+        assert not one.keeper.held()
+    assert one.phases.count(LeasePhase.LOST) == 1
+    await one.kill()
+    await twin.kill()
+
+
+def wiped(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "holderIdentity": ""}
+
+
+def shortened(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "leaseDurationSeconds": 1}
+
+
+def for_ever(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "holderIdentity": "nobody", "leaseDurationSeconds": 2**31 - 1}
+
+
+def unreadable(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"holderIdentity": "nobody"}
+
+
+def made_old(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "renewTime": "1999-01-01T00:00:00.000000Z"}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("edit", [None, wiped, shortened, for_ever, unreadable, made_old])
+async def test_what_people_do_to_a_lease_lets_nobody_in_early(looptime: Any, edit: Any) -> None:
+    """Whoever held it may believe so for a while; in the end, somebody holds it again."""
+    store = Store()
+    one = Process(store, "one")
+    await one.keeper.wait_for(LeasePhase.HELD)
+    two, three = Process(store, "two", unclaimed=False), Process(store, "three", unclaimed=False)
+    await asyncio.sleep(12.5)
+    assert store.lease is not None
+    if edit is None:
+        store.lease = None
+    else:
+        await store.put(edit(store.lease.spec), store.lease.version)
+    for _ in range(1500):
+        await asyncio.sleep(0.05)
+        assert sum(p.keeper.held() for p in (one, two, three)) <= 1
+    assert sum(p.keeper.held() for p in (one, two, three)) == 1
+    for process in (one, two, three):
+        await process.kill()
+
+
+@pytest.mark.looptime
+async def test_one_that_was_stopped_believes_nothing_when_it_goes_on(looptime: Any) -> None:
+    """Its clock counted on, so it does not even ask: the time for an answer is over."""
+    stopped = [0.0]
+    loop = asyncio.get_running_loop()
+    store = Store()
+    keeper = LeaseKeeper(store, identity="one", clock=lambda: loop.time() + stopped[0], unclaimed=True)
+    await keeper.step()
+    writes = store.writes
+    stopped[0] = 60.0
+    assert not keeper.held()
+    assert await keeper.step() >= 0
+    assert keeper.state.phase is LeasePhase.STANDBY
+    assert store.writes == writes
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("holder", ["one", "two"])
+async def test_a_history_that_goes_back_is_noticed(looptime: Any, holder: str) -> None:
+    """etcd was restored from a backup: versions count on from an earlier one."""
+    store = Store()
+    one = Process(store, "one")
+    await one.keeper.wait_for(LeasePhase.HELD)
+    two = Process(store, "two")
+    await asyncio.sleep(5)
+    backup, version = store.lease, store.version
+    await asyncio.sleep(60)
+    process = one if holder == "one" else two
+    assert not process.keeper.rewound
+    store.lease, store.version = backup, version
+    await asyncio.sleep(7)
+    assert process.keeper.rewound
+    await one.kill()
+    await two.kill()
+
+
+def test_the_clock_counts_what_was_slept_and_never_goes_back() -> None:
+    boot, wall = [100.0], [5000.0]
+    clock = AwakeClock(since_boot=lambda: boot[0], wall=lambda: wall[0])
+    start = clock()
+
+    def step(by_boot: float, by_wall: float) -> float:
+        boot[0] += by_boot
+        wall[0] += by_wall
+        return clock() - start
+
+    assert step(1, 1) == 1
+    assert step(60, 60) == 61, "suspended: both know"
+    assert step(0, 60) == 121, "paused by the hypervisor: the wall clock was set right"
+    assert step(1, -3600) == 122, "set back: no less has passed"
+    assert step(1, 3601) == 123, "and set right again"
 
 
 @pytest.mark.looptime

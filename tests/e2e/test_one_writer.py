@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,10 @@ async def test_a_second_daemon_stands_by_and_takes_over_when_the_first_ends(
 
     first.stop.set()
     await first.task
+    ended = time.monotonic()
+    await until(lambda: second.engine.workers["one"].may_write, "the take-over")
+    assert time.monotonic() - ended < 3, "it was given up, so nobody waits for it"
     await second.settled(commit)
-    assert second.engine.workers["one"].may_write
     assert [w for w in second.writes("one") if "t-writer" in w.path] == [], "what is as declared is not written again"
     commit = second.push(one_bundle("t-writer", "3"), "third")
     await second.settled(commit)

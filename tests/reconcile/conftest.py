@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -226,6 +227,27 @@ class Kit:
         return ApiError(cls, message=message, **more)
 
 
+class _InNameOf:
+    """A FakeCluster whose calls are noted as those of an account."""
+
+    def __init__(self, cluster: FakeCluster, account: str) -> None:
+        self._cluster, self._account = cluster, account
+
+    def in_name_of(self, account: str) -> Any:
+        return self._cluster.in_name_of(account)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cluster, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            self._cluster.acting = self._account
+            return await found(*args, **kwargs)
+
+        return call
+
+
 class FakeCluster:
     """What an Applier offers, over a dictionary. `calls` are (verb, name), in order; `faults` are (verb, name) →
     ApiError; `before` is called with (verb, name) before anything happens, as a test's way in between."""
@@ -245,7 +267,12 @@ class FakeCluster:
         self.discovery = self
         self.definitions: list[Json] = []
         self.services: list[Json] = []
+        self.acting = ""  # the account of the next call
+        self.named: list[tuple[str, str, str]] = []  # (account, verb, name) of calls in another name
         self._version = 1000
+
+    def in_name_of(self, account: str) -> Any:
+        return _InNameOf(self, account) if account else self
 
     # discovery
     def invalidate(self) -> None:
@@ -257,6 +284,9 @@ class FakeCluster:
     def _called(self, verb: str, ref: ObjectRef, gvk: GroupVersionKind | None = None) -> ApiError | None:
         self.before(verb, ref.name)
         self.calls.append((verb, ref.name))
+        if self.acting:
+            self.named.append((self.acting, verb, ref.name))
+            self.acting = ""
         if gvk is not None and self.served is not None and gvk not in self.served:
             return ApiError(ErrorClass.WAITING, 404, "NotServed", "not served", waits_for=f"kind {gvk.group_kind}")
         return self.faults.get((verb, ref.name))

@@ -42,6 +42,13 @@ UNREADABLE_ROLE = define(
     "Rules are lists of texts, selectors have matchLabels and matchExpressions.",
     example='`verbs: "get"` in a role',
 )
+SYSTEM_ACCOUNT = define(
+    "GO4418",
+    E,
+    "A workload is applied in the name of a part of Kubernetes",
+    "Name a ServiceAccount that was made for this workload: those of kube-* namespaces belong to Kubernetes itself.",
+    example="`serviceAccount: kube-system/clusterrole-aggregation-controller`",
+)
 TEMPLATE = define(
     "GO4416",
     E,

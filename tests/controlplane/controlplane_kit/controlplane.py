@@ -168,6 +168,29 @@ class ControlPlane(ApiServer):
         self.kill_apiserver()
         self.start_apiserver()
 
+    def back_up(self) -> Path:
+        """A copy of all that is stored, for `restore`; everything is down for the moment it takes."""
+        self._kill_storage()
+        backup = self.folder / f"backup-{time.monotonic_ns()}"
+        shutil.copytree(self.folder / "etcd", backup)
+        self._start_storage()
+        return backup
+
+    def restore(self, backup: Path) -> None:
+        """Make it what it was at `back_up`: resourceVersions go back too, and count on from there."""
+        self._kill_storage()
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(backup, self.folder / "etcd")
+        self._start_storage()
+
+    def _kill_storage(self) -> None:
+        self._kill("kube-apiserver")
+        self._kill("etcd")
+
+    def _start_storage(self) -> None:
+        self._start_etcd(60)
+        self.start_apiserver()
+
     def pause_apiserver(self) -> None:
         """SIGSTOP: the kernel still accepts connections, nobody answers."""
         self._running["kube-apiserver"].send_signal(signal.SIGSTOP)

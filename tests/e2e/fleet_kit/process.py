@@ -22,7 +22,13 @@ class DaemonProcess:
     name, and with it the Lease."""
 
     def __init__(
-        self, folder: Path, url: str, proxies: Mapping[str, FaultProxy], *, identity: str = "daemon-0"
+        self,
+        folder: Path,
+        url: str,
+        proxies: Mapping[str, FaultProxy],
+        *,
+        identity: str = "daemon-0",
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
         self.log = folder / "log"
@@ -40,6 +46,7 @@ class DaemonProcess:
             "status.debounce": "50ms",
             "status.interval": "200ms",
             "identity": identity,
+            **(settings or {}),
         }
         self._popen: subprocess.Popen[bytes] | None = None
 
@@ -60,6 +67,22 @@ class DaemonProcess:
     def kill(self) -> None:
         """SIGKILL: nothing is finished, nothing is said."""
         self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing of it runs, its connections stay open, and the kernel still takes bytes for it."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on where it was, and does not know that time has passed."""
+        self._signal(signal.SIGCONT)
+
+    def look(self) -> None:
+        """SIGHUP: look at the repository at once."""
+        self._signal(signal.SIGHUP)
+
+    def _signal(self, which: signal.Signals) -> None:
+        assert self._popen is not None
+        self._popen.send_signal(which)
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
