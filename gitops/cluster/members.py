@@ -18,8 +18,11 @@ from gitops.plan.parents import Member
 Live = dict[str, Any] | ApiError | None
 
 
-async def read_member(objects: Objects, member: Member) -> tuple[Live, GroupVersionKind]:
-    """The live member, at whatever version its kind is served now, and that version; None when it is certainly gone."""
+async def read_member(
+    objects: Objects, member: Member, *, definitions: Objects | None = None
+) -> tuple[Live, GroupVersionKind]:
+    """The live member, at whatever version its kind is served now, and that version; None when it is certainly gone.
+    `definitions` reads what stands for kinds, where `objects` has the rights of somebody else."""
     gvk = GroupVersionKind(member.ref.group, member.version, member.ref.kind)
     live = await objects.get(gvk, member.ref)
     if not (isinstance(live, ApiError) and live.cls is ErrorClass.WAITING and live.waits_for.startswith("kind")):
@@ -30,7 +33,7 @@ async def read_member(objects: Objects, member: Member) -> tuple[Live, GroupVers
         return await objects.get(served[0], member.ref), served[0]
     if not known:
         return live, gvk
-    stands = await _stands(objects, gvk)
+    stands = await _stands(definitions or objects, gvk)
     return (live if stands is True else None if stands is False else stands), gvk
 
 

@@ -13,12 +13,24 @@ from dataclasses import dataclass, field
 
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, GroupKind, GroupVersionKind, ReconcilerName
-from gitops.model.kinds import DEFINITION, ENDPOINT_SLICE, LEASE, NAMESPACE, SECRET, SERVICE
+from gitops.model.kinds import (
+    API_SERVICE,
+    CLAIM,
+    DEFINITION,
+    ENDPOINT_SLICE,
+    LEASE,
+    NAMESPACE,
+    SECRET,
+    SERVICE,
+    STORAGE_CLASS,
+    VOLUME,
+)
 from gitops.plan.parents import SYSTEM_NAMESPACE
+from gitops.plan.references import defined_kind
 from gitops.plan.units import Compilation, Unit
 from gitops.policy.rbac.roles import BINDINGS, GROUP, ROLES
 from gitops.policy.registry import OperatorRegistry, gvk_of
-from gitops.policy.scopes import namespaced_builtins
+from gitops.policy.scopes import is_builtin_group, namespaced_builtins
 
 PREFLIGHT_NAMESPACE = "gitops-preflight"
 SECRETS_NAMESPACE = "gitops-secrets"
@@ -40,6 +52,22 @@ _OF_CONTROLLERS = frozenset(
     }
 )
 """What Kubernetes itself puts into namespaces and nobody would miss."""
+
+
+_ASKED: tuple[tuple[bytes, str, tuple[GroupKind, ...], tuple[str, ...]], ...] = (
+    (b'"replicas":', "who scales it", (GroupKind("autoscaling", "HorizontalPodAutoscaler"),), WATCH),
+    (b'"serviceAccountName":', "accounts that are waited for", (GroupKind("", "ServiceAccount"),), WATCH),
+    (b'"roleRef":', "roles that are waited for", tuple(GroupKind(GROUP, kind) for kind in ROLES), WATCH),
+    (b'"kind":"ResourceQuota"', "quotas that are waited for", (GroupKind("", "ResourceQuota"),), WATCH),
+    (
+        b'"priorityClassName":',
+        "priorities that are waited for",
+        (GroupKind("scheduling.k8s.io", "PriorityClass"),),
+        WATCH,
+    ),
+    (b'"runtimeClassName":', "runtimes that are waited for", (GroupKind("node.k8s.io", "RuntimeClass"),), WATCH),
+)
+"""What the payload of an object has (canonical JSON), and what is looked at because of it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,7 +105,7 @@ def least_rights(
     accounts = sorted({unit.service_account for unit in units} - {""})
     own = {o.gvk.group_kind for unit in units if not unit.service_account for o in unit.objects}
     return LeastRights(
-        everywhere=_merged([*needs.declared(), *needs.made(), *needs.told()]),
+        everywhere=_merged([*needs.declared(), *needs.made(), *needs.asked(), *needs.told()]),
         within={
             **_impersonated(accounts),
             **({SECRETS_NAMESPACE: (plurals.right("Secrets to copy", SECRET, WATCH),)} if needs.copies() else {}),
@@ -143,12 +171,30 @@ class _Needs:
             yield self._plurals.right("endpoints of functions", ENDPOINT_SLICE, WATCH)
             yield self._plurals.right("endpoints of functions", SERVICE, ("get",))
 
+    def asked(self) -> Iterator[Right]:
+        """What is looked at because of something that is declared: who scales it, what it waits for, what would be lost
+        with it."""
+        objects = [o for unit in self._units for o in unit.objects]
+        for part, why, kinds, verbs in _ASKED:
+            if any(part in o.payload for o in objects):
+                yield from (self._plurals.right(why, kind, verbs) for kind in kinds)
+        declared = {o.gvk.group_kind for o in objects}
+        if CLAIM.group_kind in declared:
+            yield self._plurals.right("what becomes of a volume", VOLUME, ("get",))
+            yield self._plurals.right("what becomes of a volume", STORAGE_CLASS, ("get",))
+        if any(not is_builtin_group(kind.group) for kind in declared):
+            yield self._plurals.right("whether a kind is gone", API_SERVICE, ("list",))
+        for item in objects:
+            if item.gvk == DEFINITION and (kind := defined_kind(item.body)) is not None:
+                yield self._plurals.right("whether a definition is in use", kind, ("list",))
+
     def told(self) -> Iterator[Right]:
         """What the cluster tells of itself."""
         yield self._plurals.right("what is served", DEFINITION, READ)
         ours = (SYSTEM_NAMESPACE, PREFLIGHT_NAMESPACE)
         yield self._plurals.right("which cluster it is", NAMESPACE, ("get",), "kube-system", *ours)
         yield self._plurals.right("labels of our namespaces", NAMESPACE, ("patch",), *ours)
+        yield self._plurals.right("namespaces that are waited for", NAMESPACE, WATCH)
         attributes = set(self._document.spec.attributes)
         if any(t.spec.clusterAttribute in attributes for t in self._registry.types.values()):
             yield Right("operators and their rights", "apps", "deployments", ("list",))
@@ -172,7 +218,7 @@ class _Needs:
 
 
 def _copies(unit: Unit) -> bool:
-    return bool(getattr(unit, "secret_refs", ()))
+    return bool(unit.secret_refs)
 
 
 def _bookkeeping(reconciler: ReconcilerName) -> Iterator[Right]:

@@ -78,6 +78,8 @@ class PruneReport:
 
     @property
     def sentence(self) -> str:
+        if self.errors:
+            return str(self.errors[0])
         for word, found in (("", self.overdue), ("waiting for ", self.going), ("kept ", self.kept)):
             if found:
                 ref, reason = next(iter(found.items()))
@@ -112,6 +114,11 @@ class Removal:
     elsewhere: Callable[[], Mapping[ObjectRef, UnitKey]] = dict
     account: str = ""
     report: PruneReport = field(default_factory=PruneReport)
+
+    @property
+    def own(self) -> Applier:
+        """With the daemon's rights: what has to be known of other objects is not the business of who had these."""
+        return self.applier.in_name_of("")
 
 
 class Pruner:
@@ -182,12 +189,12 @@ class Pruner:
 
     async def _instances(self, run: Removal, definition: Member) -> list[ObjectRef] | ApiError:
         """Objects of the kind that a definition defines, if that is one that would be deleted."""
-        live, _ = await read_member(run.applier, definition)
+        live, _ = await read_member(run.applier, definition, definitions=run.own)
         if isinstance(live, ApiError):
             return live
         if live is None or self._decide(run, definition, live, ANYTHING).forget:
             return []
-        found = await instances(run.applier, live)
+        found = await instances(run.own, live)
         return found if isinstance(found, ApiError) else [*found.live, *found.going]
 
     # -- one object --------------------------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ class Pruner:
         kind = member.ref.group_kind
         found = data_held(kind, live or {}, registry=self._context.registry, manager=run.applier.manager)
         if found and live is not None and kind == CLAIM.group_kind:
-            return f"{found} ({await reclaim_policy(run.applier, live)})"
+            return f"{found} ({await reclaim_policy(run.own, live)})"
         return found
 
     def _decide(self, run: Removal, member: Member, live: dict[str, Any] | None, holds: str) -> PruneDecision:
@@ -213,7 +220,7 @@ class Pruner:
 
     async def _one(self, run: Removal, member: Member) -> None:
         report, ref = run.report, member.ref
-        live, gvk = await read_member(run.applier, member)
+        live, gvk = await read_member(run.applier, member, definitions=run.own)
         if isinstance(live, ApiError):
             report.errors.append(live)
             return
@@ -241,7 +248,7 @@ class Pruner:
 
     async def _definition(self, run: Removal, decision: PruneDecision, live: dict[str, Any]) -> PruneDecision:
         """Asked again right before a definition goes: an object that was made meanwhile would go with it."""
-        found = await instances(run.applier, live)
+        found = await instances(run.own, live)
         if isinstance(found, ApiError):
             run.report.errors.append(found)
             return replace(decision, verdict=Verdict.GOING, reason=f"its objects are not known: {found}")

@@ -276,7 +276,7 @@ def graphs(planes: Callable[..., ControlPlane], shared: Path) -> ControlPlane:
 
 
 @pytest.mark.upstream
-async def test_27_28_29_replicas_under_a_scaling_adapter_are_the_planners(
+async def test_n01_27_28_29_replicas_under_a_scaling_adapter_are_the_planners(
     fleet: StartFleet, repo: Repository, graphs: ControlPlane
 ) -> None:
     path, file = GRAPHS.format("planned"), f"{MANIFESTS}/graph.yaml"

@@ -10,12 +10,9 @@ import pytest
 
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.model.identity import ObjectRef
-from gitops.plan.ordering import stage_of
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
-from gitops.reconcile.pruning import Pruner
-from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
-from gitops.reconcile.unit_work import UnitWork
+from tests.reconcile.conftest import unit_work
 
 ACCOUNT, OTHER = "team/deployer", "team/other"
 FORBIDDEN = ApiError(ErrorClass.FORBIDDEN, 403, "Forbidden", "User x cannot do that")
@@ -28,23 +25,8 @@ def work(kit: Any, cluster: Any, parents: Any, contents: Any, context: Any) -> W
     """work(state): one attempt at the unit."""
 
     async def attempt(state: ClusterState) -> UnitOutcome:
-        pruner = Pruner(
-            contents,
-            reconciler=kit.reconciler,
-            stage_of=lambda gvk: stage_of(gvk, context.registry),
-            may_write=lambda: True,
-        )
-        sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
-        unit_work = UnitWork(
-            state,
-            applier=cluster,
-            parents=parents,
-            pruner=pruner,
-            context=context,
-            sightings=sightings,
-            may_write=lambda: True,
-        )
-        return await unit_work.run(kit.key)
+        work = unit_work(state, applier=cluster, parents=parents, contents=contents, context=context)
+        return await work.run(kit.key)
 
     return attempt
 
