@@ -12,9 +12,9 @@ import trustme
 from aiohttp import web
 from controlplane_kit.client import ApiServer
 
-from gitops.cluster.applying import Applier
+from gitops.cluster.applying import Applier, ApplyResult
 from gitops.cluster.discovery import Discovery
-from gitops.cluster.errors import ApplyResult, ErrorClass
+from gitops.cluster.errors import ErrorClass
 from gitops.plan.units import DesiredObject
 
 Desired = Callable[[dict[str, Any]], DesiredObject]
