@@ -38,9 +38,11 @@ from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, DesiredObject, Mo
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
+from gitops.reconcile.endings import Endings
 from gitops.reconcile.options import EngineOptions
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
+from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import Assignment, ClusterState
 from gitops.reconcile.unit_work import UnitWork
@@ -76,19 +78,16 @@ class LiveUnit:
         self.sightings = Sightings(
             self.state, self.context, look=lambda key, urgent: self.looks.append(key), touched=lambda key: None
         )
-        pruner = Pruner(
-            _Empty(),  # type: ignore[arg-type]
-            reconciler=RECONCILER,
-            stage_of=lambda gvk: stage_of(gvk, registry),
-            may_write=lambda: True,
-        )
+        contents: Any = _Empty()
         self._work = UnitWork(
             self.state,
             applier=applier,
             parents=ParentStore(applier, reconciler=RECONCILER, cluster=CLUSTER, manager=applier.manager),
-            pruner=pruner,
+            pruner=Pruner(contents, reconciler=RECONCILER, context=self.context, may_write=lambda: True),
             context=self.context,
             sightings=self.sightings,
+            secrets=SecretSources(self.state, look=lambda key: None),
+            endings=Endings(self.state, contents),
             may_write=lambda: True,
         )
         self._heads = 0
