@@ -19,7 +19,7 @@ rules:
   - {apiGroups: [""], resources: [secrets], verbs: [get]}
   - {apiGroups: [""], resources: [pods], verbs: ["*"]}
 """
-CHANGES = {"change", "problem", "fields", "live", "declared", "manager", "path"}
+CHANGES = {"change", "problem", "fuse", "fields", "live", "declared", "manager", "path"}
 """Printed with a cluster only (tests/cli/test_live.py)."""
 
 
