@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gitops.model.identity import ReconcilerName
-from gitops.plan.least_rights import PREFLIGHT_NAMESPACE, SECRETS_NAMESPACE, LeastRights, Right
+from gitops.plan.least_rights import LeastRights, Right
+from gitops.plan.naming import PREFLIGHT_NAMESPACE, SECRETS_NAMESPACE
 from gitops.plan.parents import SYSTEM_NAMESPACE
 from gitops.policy.rbac.roles import GROUP, Account
 

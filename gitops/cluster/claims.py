@@ -16,11 +16,9 @@ from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.objects import Objects
 from gitops.model.identity import ClusterName, ClusterUid, ObjectRef, ReconcilerName
 from gitops.model.kinds import CONFIG_MAP, NAMESPACE
+from gitops.plan.naming import PREFLIGHT_NAMESPACE
 from gitops.plan.parents import SYSTEM_NAMESPACE
 from gitops.plan.units import RECONCILER_LABEL
-
-PREFLIGHT_NAMESPACE = "gitops-preflight"
-"""Always empty: where objects of a namespace that does not exist yet are dry-run."""
 
 CLAIM_NAME = "gitops-claim"
 CLAIM = ObjectRef("", "ConfigMap", SYSTEM_NAMESPACE, CLAIM_NAME)

@@ -25,15 +25,13 @@ from gitops.model.kinds import (
     STORAGE_CLASS,
     VOLUME,
 )
+from gitops.plan.naming import PREFLIGHT_NAMESPACE, SECRETS_NAMESPACE
 from gitops.plan.parents import SYSTEM_NAMESPACE
 from gitops.plan.references import defined_kind
 from gitops.plan.units import Compilation, Unit
 from gitops.policy.rbac.roles import BINDINGS, GROUP, ROLES
 from gitops.policy.registry import OperatorRegistry, gvk_of
 from gitops.policy.scopes import is_builtin_group, namespaced_builtins
-
-PREFLIGHT_NAMESPACE = "gitops-preflight"
-SECRETS_NAMESPACE = "gitops-secrets"
 
 READ = ("get", "list", "watch")
 WATCH = ("list", "watch")

@@ -67,7 +67,13 @@ def is_instance_namespace(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-OURS = frozenset({"gitops-system", "gitops-secrets", "gitops-preflight"})
+SECRETS_NAMESPACE = "gitops-secrets"
+"""Where the Secrets are that workloads name. People make it: who may write there decides what runs may know."""
+
+PREFLIGHT_NAMESPACE = "gitops-preflight"
+"""Always empty: where objects of a namespace that does not exist yet are dry-run."""
+
+OURS = frozenset({"gitops-system", SECRETS_NAMESPACE, PREFLIGHT_NAMESPACE})
 """Namespaces on every target that belong to the reconciler."""
 
 

@@ -23,9 +23,6 @@ from gitops.plan.building import CleanObject, Marks
 from gitops.plan.references import references
 from gitops.plan.units import DesiredObject, SecretRef, Stage, Unit
 
-SECRETS_NAMESPACE = "gitops-secrets"
-"""Where the Secrets are that workloads name. People make it: who may write there decides what runs may know."""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceSecret:

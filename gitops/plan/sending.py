@@ -1,15 +1,15 @@
 """What is sent of a desired object: Git's object without the leaves that are not ours at the moment.
 
-Another manager may own a field by agreement (an autoscaler, a certificate injector), a field may be handed over while a
-condition holds, and a trigger is sent only when Git changes it. Such a leaf is left out of the payload as if Git did
-not declare it: it is neither compared nor applied nor reported as drift. Never a whole list item: the item would vanish
+Another manager may own a field by agreement (an autoscaler, a certificate injector), or a field is handed over while a
+condition holds. Such a leaf is left out of the payload as if Git did not declare it: it is neither compared nor applied
+nor reported as drift. Never a whole list item: the item would vanish
 even where another manager owns parts of it (ssa-live 29).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,6 @@ class Why(enum.StrEnum):
     YIELDED = "yielded"  # the ownership table gives it to its other manager
     HANDED_OVER = "handed over"  # a handover of the operator type holds
     ASKED = "asked"  # in conflict, and somebody has to decide
-    SATISFIED = "satisfied"  # a trigger that was sent once already
-    WAITING = "waiting"  # a trigger that may not be sent yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +36,12 @@ class LeftOut:
     holder: str = ""
 
 
-def composed(have: Iterable[LeftOut], found: Iterable[LeftOut], whys: Collection[Why]) -> tuple[LeftOut, ...]:
-    """What is left out of an object when one source, whose answers are of these `whys`, has looked again: its answers
-    in place of those it had. Sorted; of one path the first reason is kept."""
+def in_order(left_out: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
+    """Sorted; of one path the first reason is kept."""
     by_path: dict[Path, LeftOut] = {}
-    for each in (*found, *(h for h in have if h.why not in whys)):
+    for each in left_out:
         by_path.setdefault(each.path, each)
-    return tuple(sorted(by_path.values(), key=lambda each: (rank(each.path), each.why)))
+    return tuple(sorted(by_path.values(), key=lambda each: rank(each.path)))
 
 
 def rank(path: Path) -> tuple[tuple[bool, int | str], ...]:

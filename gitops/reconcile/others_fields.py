@@ -11,9 +11,6 @@ from gitops.policy.annotations import CONFLICTS
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
 from gitops.reconcile.state import ClusterState
 
-WHYS = frozenset({Why.YIELDED, Why.HANDED_OVER, Why.ASKED})
-"""Reasons for which a field is left to another manager, among those for which it is left out."""
-
 
 def questions(state: ClusterState, unit: Unit) -> list[ObjectProblem]:
     """Fields over which people have to decide."""
@@ -40,7 +37,7 @@ def left_to_others(state: ClusterState, unit: Unit) -> tuple[str, ...]:
 
 def _fields(state: ClusterState, unit: Unit) -> Iterator[tuple[DesiredObject, LeftOut, str]]:
     for desired in unit.objects:
-        left = [each for each in state.left_out(desired.ref) if each.why in WHYS]
+        left = state.left_out(desired.ref)
         whole = state.in_git(desired.ref) if left else None
         body = whole.body if whole is not None else {}
         for each in left:

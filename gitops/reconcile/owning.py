@@ -22,7 +22,6 @@ from gitops.policy.annotations import CONFLICTS
 from gitops.policy.handovers import handed_over
 from gitops.policy.ownership import default_answer
 from gitops.reconcile.context import Context
-from gitops.reconcile.others_fields import WHYS
 from gitops.reconcile.scalers import Scalers
 from gitops.reconcile.state import ClusterState, ObjectRecord
 
@@ -43,11 +42,11 @@ class Owning:
         self._table = context.ownership
         self._registry = context.registry
         self._look = look
-        state.leave_out_nothing(whys=WHYS)  # nothing is known yet of what lives there
+        state.leave_out_nothing()  # nothing is known yet of what lives there
 
     def gone(self, ref: ObjectRef) -> None:
         """An object does not exist any more: made anew, it is made whole."""
-        self._state.leave_out(ref, (), whys=WHYS)
+        self._state.leave_out(ref, ())
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -77,7 +76,7 @@ class Owning:
             return desired
         had, found = self._left(whole.ref), self._claims(whole, live)
         record.decided_for, record.held = self._inputs(whole), found.held
-        if not self._state.leave_out(whole.ref, found.left_out, whys=WHYS):
+        if not self._state.leave_out(whole.ref, found.left_out):
             return desired
         declared = self._state.declared(whole.ref)
         sent = desired if declared is None else declared[1]
@@ -87,7 +86,7 @@ class Owning:
 
     def _left(self, ref: ObjectRef, *whys: Why) -> set[Path]:
         """Fields of an object that are left to others; for these reasons, where some are given."""
-        return {each.path for each in self._state.left_out(ref) if each.why in (whys or WHYS)}
+        return {each.path for each in self._state.left_out(ref) if not whys or each.why in whys}
 
     def _claims(self, whole: DesiredObject, live: Mapping[str, Any]) -> Claims:
         return claims_of(

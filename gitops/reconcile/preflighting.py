@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from gitops.cluster.applying import ApplyResult
 from gitops.cluster.claiming import leftovers
-from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import VERSION_GONE, ApiError, ErrorClass
 from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import NAMESPACE
+from gitops.plan.naming import PREFLIGHT_NAMESPACE
 from gitops.plan.planning import Apply, Reason
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt

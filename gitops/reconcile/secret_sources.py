@@ -18,7 +18,8 @@ from gitops.cluster.errors import ApiError
 from gitops.cluster.reflecting import Changed, Deleted, Event, Stale, Synced, Vanished
 from gitops.model.identity import UnitKey
 from gitops.model.kinds import SECRET
-from gitops.plan.secrets import SECRETS_NAMESPACE, SourceSecret, secret_copy
+from gitops.plan.naming import SECRETS_NAMESPACE
+from gitops.plan.secrets import SourceSecret, secret_copy
 from gitops.plan.units import SecretRef, Stage, Unit
 from gitops.reconcile.attempts import Attempt, state_of
 from gitops.reconcile.outcomes import ObjectProblem, SyncState

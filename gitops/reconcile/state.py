@@ -6,7 +6,7 @@ two runs of it) its object records. Everything is on one event loop, so there ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from gitops.plan.naming import is_instance_namespace
 from gitops.plan.parents import ParentRecord
 from gitops.plan.planning import Observed
 from gitops.plan.pruning import Consent
-from gitops.plan.sending import LeftOut, Why, as_sent, composed
+from gitops.plan.sending import LeftOut, as_sent, in_order
 from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.policy.scopes import is_builtin_group
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
@@ -170,11 +170,10 @@ class ClusterState:
                 record.suspect = bool(record.uid)
         return True
 
-    def leave_out(self, ref: ObjectRef, left_out: Iterable[LeftOut], *, whys: Collection[Why]) -> bool:
-        """Which leaves of a declared object are not ours now for these reasons, in place of those that were not for
-        them; what other reasons leave out stays. True when something is left out otherwise than before."""
-        found = self._declared.get(ref)
-        left = composed(self._left_out.get(ref, ()), left_out, whys)
+    def leave_out(self, ref: ObjectRef, left_out: Iterable[LeftOut]) -> bool:
+        """Which leaves of a declared object are not ours now, in place of those that were not; True when they are
+        others."""
+        found, left = self._declared.get(ref), in_order(left_out)
         if found is None or left == self._left_out.get(ref, ()):
             return False
         if left:
@@ -184,10 +183,10 @@ class ClusterState:
         self._rebuild(found[0])
         return True
 
-    def leave_out_nothing(self, *, whys: Collection[Why]) -> None:
-        """No leaf is left out of any object for these reasons."""
+    def leave_out_nothing(self) -> None:
+        """No leaf is left out of any object."""
         for ref in list(self._left_out):
-            self.leave_out(ref, (), whys=whys)
+            self.leave_out(ref, ())
 
     def left_out(self, ref: ObjectRef) -> tuple[LeftOut, ...]:
         """Which leaves of a declared object are not ours now."""

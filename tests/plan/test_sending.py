@@ -11,7 +11,7 @@ from gitops.manifests.lines import Path
 from gitops.model.findings import Origin
 from gitops.model.identity import GroupVersionKind, ObjectRef
 from gitops.overlays.provenance import Provenance
-from gitops.plan.sending import LeftOut, Why, as_sent, composed
+from gitops.plan.sending import LeftOut, Why, as_sent, in_order
 from gitops.plan.units import DesiredObject, Stage
 
 
@@ -61,15 +61,7 @@ def test_with_nothing_left_out_it_is_the_very_object() -> None:
     assert as_sent(whole, [LeftOut(("spec", "nothing"), Why.YIELDED)]) is whole
 
 
-def test_each_source_replaces_only_what_it_said_itself() -> None:
-    replicas, cpu, image = ("spec", "replicas"), ("spec", "limits", "cpu"), ("spec", "containers", 0, "image")
-    have = (LeftOut(cpu, Why.ASKED), LeftOut(replicas, Why.YIELDED, "hpa"))
-    left = composed(have, [LeftOut(image, Why.YIELDED), LeftOut(cpu, Why.YIELDED)], {Why.YIELDED})
-    assert left == (LeftOut(image, Why.YIELDED), LeftOut(cpu, Why.YIELDED))
-    assert composed(left, [], {Why.YIELDED}) == ()
-    assert composed(have, have, set(Why)) == have
-
-
-def test_positions_and_keys_are_sorted_together() -> None:
-    mixed = [LeftOut(("a", "b"), Why.ASKED), LeftOut(("a", 0), Why.ASKED)]
-    assert composed((), mixed, set(Why)) == tuple(reversed(mixed)) == composed((), reversed(mixed), set(Why))
+def test_of_one_path_the_first_reason_is_kept_and_positions_and_keys_are_sorted_together() -> None:
+    field, item = LeftOut(("a", "b"), Why.ASKED), LeftOut(("a", 0), Why.YIELDED)
+    assert in_order([field, item]) == (item, field) == in_order([item, field])
+    assert in_order([LeftOut(("a",), Why.ASKED), LeftOut(("a",), Why.YIELDED)]) == (LeftOut(("a",), Why.ASKED),)

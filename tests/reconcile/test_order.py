@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import SCHEMA_MISMATCH, ApiError, ErrorClass
 from gitops.model.kinds import DEFINITION
+from gitops.plan.naming import PREFLIGHT_NAMESPACE
 from gitops.plan.units import DesiredObject, Stage
 from gitops.readiness.statuses import Flag, ObjectMemory, ObjectStatus, Outlook, Status
 from gitops.reconcile import gating

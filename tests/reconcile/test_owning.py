@@ -11,7 +11,7 @@ import pytest
 from gitops.cluster.errors import ErrorClass
 from gitops.cluster.reflecting import Changed, Deleted
 from gitops.model.ownership import OwnershipTable
-from gitops.plan.sending import LeftOut, Why
+from gitops.plan.sending import Why
 from gitops.plan.units import Mode, Stage
 from gitops.policy.ownership import Ownership
 from gitops.reconcile.context import Context
@@ -380,11 +380,3 @@ def test_an_object_that_is_here_beside_git_has_no_claims(make: Any, kit: Any) ->
     record = story.state.record(copied)
     story.sightings.see(kit.key, copied, record, kit.edited(copied, level="x"))
     assert story.state.left_out(copied.ref) == ()
-
-
-def test_reasons_of_others_stay(make: Any, kit: Any) -> None:
-    story = make(scaled=False)
-    story.state.leave_out(story.web.ref, [LeftOut(("spec", "paused"), Why.SATISFIED)], whys={Why.SATISFIED})
-    record = story.state.record(story.web)
-    story.sightings.see(kit.key, story.state.declared(story.web.ref)[1], record, kit.live(story.web))
-    assert story.left == [(("spec", "paused"), Why.SATISFIED)]

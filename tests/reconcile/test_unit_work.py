@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gitops.cluster.claims import PREFLIGHT_NAMESPACE
 from gitops.cluster.errors import ErrorClass
 from gitops.cluster.watch_events import Deleted
+from gitops.plan.naming import PREFLIGHT_NAMESPACE
 from gitops.plan.units import Mode, Stage
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
