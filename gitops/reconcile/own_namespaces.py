@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from gitops.cluster import claims
 from gitops.cluster.errors import ApiError
 from gitops.cluster.objects import Objects
+from gitops.plan.naming import PREFLIGHT_NAMESPACE
 
 _log = logging.getLogger(__name__)
 
@@ -39,4 +40,4 @@ class OwnNamespaces:
         """The same while units are worked on: a dry run is a courtesy, so its place stops nothing."""
         error = await self.ensure()
         if error is not None:
-            _log.warning("%s keeps the labels of an earlier head: %s", claims.PREFLIGHT_NAMESPACE, error)
+            _log.warning("%s keeps the labels of an earlier head: %s", PREFLIGHT_NAMESPACE, error)
