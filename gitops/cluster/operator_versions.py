@@ -40,12 +40,13 @@ async def operator_versions(connection: Connection, types: Iterable[OperatorType
 
 
 async def _version(connection: Connection, name: str, detection: Detection, failed: Failed) -> str:
-    copies: list[tuple[OperatorDeployment, Mapping[str, Any]]] = []
-    for wanted in detection.deployments:
-        query = {"labelSelector": wanted.selector, "limit": str(MOST_COPIES)}
+    live: dict[str, list[Mapping[str, Any]]] = {}  # by selector, which versions of one operator may share
+    for selector in dict.fromkeys(wanted.selector for wanted in detection.deployments):
+        query = {"labelSelector": selector, "limit": str(MOST_COPIES)}
         body = await _read(connection, "/apis/apps/v1/deployments", query, f"the Deployments of {name}", failed)
         items = body.get("items")
-        copies += [(wanted, item) for item in (items if isinstance(items, list) else ()) if isinstance(item, dict)]
+        live[selector] = [item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict)]
+    copies = [(wanted, item) for wanted in detection.deployments for item in live[wanted.selector]]
     for told in (_by_image, _by_label):
         versions = {version for wanted, item in copies for version in told(wanted, item)}
         if versions:
