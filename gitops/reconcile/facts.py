@@ -27,8 +27,9 @@ SETTLING = 1.0
 """Seconds for which definitions must keep still: an operator that is installed brings many, and each is told of more
 than once until discovery has it."""
 
-AGAIN_AFTER = 30.0
-"""Seconds until a reading that met passing trouble is repeated."""
+AGAIN_AFTER, AGAIN_AT_MOST = 1.0, 30.0
+"""Seconds until a reading that met passing trouble is repeated: doubling, since one lost answer is enough to close an
+operator whose rights are not known, and some trouble stays for days (an aggregated API without its server)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class FactsKeeper:
             self._task = None
 
     async def _run(self) -> None:
-        pause, failures = None, 0
+        pause: float | None = None
+        failures = troubles = 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -111,7 +113,8 @@ class FactsKeeper:
                 await asyncio.sleep(SETTLING)
             self._signal.clear()
             try:
-                pause, failures = await self._read(), 0
+                troubles, failures = troubles + 1 if await self._read() else 0, 0
+                pause = min(AGAIN_AT_MOST, AGAIN_AFTER * 2.0 ** min(troubles - 1, 30)) if troubles else None
             except RequestFailed as failed:
                 failures += 1
                 pause = backoff(ErrorClass.UNREACHABLE, failures, self._context.rng)
@@ -122,8 +125,8 @@ class FactsKeeper:
                 pause = None
                 self._told(None)
 
-    async def _read(self) -> float | None:
-        """One reading; seconds until the next, None when only an event can make one worth while."""
+    async def _read(self) -> bool:
+        """One reading; whether another may tell more without an event that says so."""
         wanted = self._covered = self._wanted()
         reading = await self._reader.read(
             wanted.kinds, wanted.types, server_version=self._server_version(), unchanged=self._unchanged()
@@ -133,4 +136,4 @@ class FactsKeeper:
                 _log.warning("cluster %s: %s", self._name, sentence)
         self.reading = reading
         self._told(reading)
-        return AGAIN_AFTER if reading.incomplete else None
+        return reading.incomplete
