@@ -18,19 +18,8 @@ from gitops.cluster.discovery import Discovery, Resource
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.cluster.objects import METADATA_ONLY
 from gitops.model.identity import ObjectRef
+from gitops.model.kinds import OF_CONTROLLERS
 from gitops.readiness.texts import one_line
-
-IGNORED_KINDS = frozenset(
-    {
-        ("", "Event"),
-        ("events.k8s.io", "Event"),
-        ("", "Endpoints"),
-        ("discovery.k8s.io", "EndpointSlice"),
-        ("coordination.k8s.io", "Lease"),
-        ("metrics.k8s.io", "PodMetrics"),
-    }
-)
-"""Kinds that Kubernetes fills in by itself and that hold nothing."""
 
 IGNORED_OBJECTS = frozenset(
     {
@@ -80,7 +69,7 @@ class NamespaceContents:
         if isinstance(served, ApiError):
             return served
         for gvk, resource in sorted(served.items()):
-            if resource.namespaced and "list" in resource.verbs and (gvk.group, gvk.kind) not in IGNORED_KINDS:
+            if resource.namespaced and "list" in resource.verbs and gvk.group_kind not in OF_CONTROLLERS:
                 seen.setdefault(f"{gvk.group}/{resource.plural}", resource)
         answers = await asyncio.gather(*(self._list(resource, namespace) for resource in seen.values()))
         foreign: list[ObjectRef] = []

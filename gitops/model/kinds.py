@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops.model.identity import GroupVersionKind
+from gitops.model.identity import GroupKind, GroupVersionKind
 
 API_SERVICE = GroupVersionKind("apiregistration.k8s.io", "v1", "APIService")
 CLAIM = GroupVersionKind("", "v1", "PersistentVolumeClaim")
@@ -17,3 +17,18 @@ SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 STATEFUL_SET = GroupVersionKind("apps", "v1", "StatefulSet")
 STORAGE_CLASS = GroupVersionKind("storage.k8s.io", "v1", "StorageClass")
 VOLUME = GroupVersionKind("", "v1", "PersistentVolume")
+
+OF_CONTROLLERS = frozenset(
+    {
+        GroupKind("", "Event"),
+        GroupKind("events.k8s.io", "Event"),
+        GroupKind("", "Endpoints"),
+        GroupKind("discovery.k8s.io", "EndpointSlice"),
+        GroupKind("coordination.k8s.io", "Lease"),
+        GroupKind("coordination.k8s.io", "LeaseCandidate"),
+        GroupKind("metrics.k8s.io", "PodMetrics"),
+        GroupKind("storage.k8s.io", "CSIStorageCapacity"),
+    }
+)
+"""What Kubernetes itself puts into namespaces and nobody would miss: a namespace that has nothing else is empty, and no
+right is needed to look for it."""

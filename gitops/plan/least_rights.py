@@ -20,6 +20,7 @@ from gitops.model.kinds import (
     ENDPOINT_SLICE,
     LEASE,
     NAMESPACE,
+    OF_CONTROLLERS,
     SECRET,
     SERVICE,
     STORAGE_CLASS,
@@ -37,20 +38,6 @@ READ = ("get", "list", "watch")
 WATCH = ("list", "watch")
 WRITE = (*READ, "create", "patch", "delete")
 """A dry run needs what the real call does; an apply of an object that is not there needs `create` beside `patch`."""
-
-_OF_CONTROLLERS = frozenset(
-    {
-        GroupKind("", "Event"),
-        GroupKind("events.k8s.io", "Event"),
-        GroupKind("", "Endpoints"),
-        GroupKind("discovery.k8s.io", "EndpointSlice"),
-        GroupKind("coordination.k8s.io", "Lease"),
-        GroupKind("coordination.k8s.io", "LeaseCandidate"),
-        GroupKind("storage.k8s.io", "CSIStorageCapacity"),
-    }
-)
-"""What Kubernetes itself puts into namespaces and nobody would miss."""
-
 
 _ASKED: tuple[tuple[bytes, str, tuple[GroupKind, ...], tuple[str, ...]], ...] = (
     (b'"replicas":', "who scales it", (GroupKind("autoscaling", "HorizontalPodAutoscaler"),), WATCH),
@@ -210,7 +197,7 @@ class _Needs:
             if k.scope != "Cluster"
         )
         there = {o.gvk.group_kind for unit in self._units for o in unit.objects if o.ref.namespace}
-        kinds = ({*namespaced_builtins(), *own} | there) - _OF_CONTROLLERS
+        kinds = ({*namespaced_builtins(), *own} | there) - OF_CONTROLLERS
         why = "whether a namespace is empty"
         return _merged(self._plurals.right(why, kind, ("list",)) for kind in kinds)
 

@@ -17,12 +17,13 @@ import yaml
 from controlplane_kit.client import MERGE
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
-from fleet_kit.fixtures import StartFleet, config_map, one_bundle, until
+from fleet_kit.fixtures import StartFleet, config_map, one_bundle, template_files, until
 from fleet_kit.process import ROOT
 from fleet_kit.scenes import bundle_files, deployment
 
 from gitops.policy.rbac.gate import judge_roles
 from gitops.policy.rbac.roles import RbacObjects, Source
+from gitops.reconcile.outcomes import SyncState
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -62,12 +63,12 @@ def audit(tmp_path: Path) -> Callable[..., list[Mapping[str, Any]]]:
     return calls
 
 
-def printed_roles(repo: Repository, folder: Path) -> str:
+def printed_roles(repo: Repository, folder: Path, cluster: str = "one") -> str:
     """What the command prints for the repository's head."""
     for path, text in ((p, repo.read(p)) for p in repo.files()):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text or "")
-    command = [sys.executable, "-m", "gitops.cli", "rbac", "roles", "one", str(folder)]
+    command = [sys.executable, "-m", "gitops.cli", "rbac", "roles", cluster, str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
@@ -102,6 +103,7 @@ async def test_a_daemon_with_the_printed_roles_is_never_refused(
     own = "/api/v1/namespaces/t-team/configmaps/own"
     await until(lambda: "t-team:deployer" in running.outcome("bundle/team@one").sentence, "the refusal of the account")
     assert plane.get(own) is None
+    await until(lambda: running.outcome("bundle/base@one").state is SyncState.SYNCED, "the other unit to go on")
     refused = audit(403)
     assert refused
     assert {e.get("impersonatedUser", {}).get("username") for e in refused} == {"system:serviceaccount:t-team:deployer"}
@@ -150,4 +152,44 @@ async def test_every_printed_rule_is_needed(
     allowed = {("create", r) for v, r in used if v == "patch"} | {("watch", r) for v, r in used if v == "list"}
     unused = granted - used - allowed
     assert unused <= {("get", "customresourcedefinitions"), ("delete", "namespaces")}, unused
+    assert audit(403) == []
+
+
+@pytest.mark.upstream
+async def test_the_template_with_a_copied_secret_runs_with_the_printed_roles(
+    fleet: StartFleet,
+    repo: Repository,
+    plane: ControlPlane,
+    planes: Callable[[str], ControlPlane],
+    audit: Any,
+    tmp_path: Path,
+    shared: Path,
+) -> None:
+    """Operators, namespace template and copies of Secrets: made, repaired and removed, and nothing is refused."""
+    files = template_files()
+    function = yaml.safe_load(files["functions/llama-chat/function.yaml"])
+    function["spec"]["secretRefs"] = [{"name": "key"}]
+    files["functions/llama-chat/function.yaml"] = yaml.safe_dump(function)
+    repo.commit(files, "template")
+    kinds = ("dynamo/crds/nvidia.com_dynamographdeployments", "nim/crds/apps.nvidia.com_nimcaches")
+    both = {"dgx-a": plane, "dgx-b": planes("dgx-b")}
+    for api in both.values():
+        api.create_crds(*(shared / f"upstream/{kind}.yaml" for kind in kinds))
+        api.create_namespace("gitops-secrets")
+        api.kubectl("create", "secret", "generic", "key", "-n", "gitops-secrets", "--from-literal=token=one")
+    plane.kubectl("apply", "-f", "-", stdin=printed_roles(repo, tmp_path / "tree", "dgx-a"))
+    running = await fleet(repo, both, proxies={"dgx-a": as_daemon(plane, tmp_path)})
+    await running.settled_on("dgx-a")
+    space = "/api/v1/namespaces/fn-llama-chat-h100-0"
+    assert plane.get(f"{space}/secrets/key") is not None
+    settings = f"{space}/configmaps/llama-chat-settings"
+    plane.request("PATCH", settings, {"data": {"LOG_LEVEL": "other"}}, content_type=MERGE)
+    await until(lambda: plane.get(settings)["data"]["LOG_LEVEL"] == "info", "the repair")
+
+    running.push({path: None for path in files if path.startswith("functions/")}, "no functions")
+    graph = "/apis/nvidia.com/v1beta1/namespaces/fn-llama-chat-h100-0/dynamographdeployments/llama-chat"
+    await until(lambda: plane.get(graph)["metadata"].get("deletionTimestamp"), "the graph to be deleted")
+    plane.request("PATCH", graph, {"metadata": {"finalizers": None}}, content_type=MERGE)  # no garbage collector here
+    await until(lambda: plane.get(f"{space}/secrets/key") is None, "the removal to come to the copy")
+    await until(lambda: plane.get(space)["metadata"].get("deletionTimestamp"), "the namespace to be deleted")
     assert audit(403) == []
