@@ -52,8 +52,9 @@ class Apply:
 
     @property
     def preflight(self) -> bool:
-        """Repairs are one forced apply; what Git changed is dry-run first."""
-        return self.reason is not Reason.DRIFT
+        """Repairs are one forced apply; what Git changed is dry-run first, and what is not known to exist is met first:
+        others may have made it while nobody watched."""
+        return not self.repairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,13 +90,13 @@ class Once:
         return not run.interrupted
 
     def ended(self, run: Attempt, step: Apply, outcome: ApplyOutcome) -> None:
-        """After an object was applied. Without an answer nobody knows whether it was made."""
+        """After an object was applied. Without an answer that says so nobody knows whether it was made."""
         desired = step.object
         if not desired.handling.once:
             return
         if outcome.error is None:
             run.words |= once.making(desired, once.MADE)
-        elif step.reason is Reason.CREATE and outcome.error.cls is not ErrorClass.UNREACHABLE:
+        elif step.reason is Reason.CREATE and not _may_be_stored(outcome.error):
             run.words = once.unmade(run.words, desired.ref)
 
     async def start(self, run: Attempt, due: once.Due) -> None:
@@ -139,3 +139,9 @@ class Once:
             await self._recreator.delete(run, each)
         else:
             run.interrupted = True
+
+
+def _may_be_stored(error: ApiError) -> bool:
+    """Whether what was sent may be stored all the same: no answer came, or one of a server that lost its storage on the
+    way (500 and 504 of a time-out come after the write as well)."""
+    return error.cls is ErrorClass.UNREACHABLE or error.row == "server-error"

@@ -7,7 +7,7 @@ plan, writes and drift, works on what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gitops.cluster.applying import Applier
@@ -154,14 +154,21 @@ class Owning:
         self, unit: Unit, applier: Applier, *, may_write: Callable[[], bool], see: See
     ) -> ApiError | None:
         """Let go of fields of a unit's objects that are others' now. `see` is told of each object afterwards."""
-        for desired in unit.objects:
-            record = self._state.objects.get(desired.ref)
-            if record is None or not record.held or not record.uid or record.deleting:
-                continue
+        for desired, record in self._to_let_go(unit):
             error = await self._let_go(desired, record, applier, may_write, see)
             if error is not None:
                 return error
         return None
+
+    def must_let_go(self, unit: Unit) -> bool:
+        """Would `hand_over` write something?"""
+        return any(self._to_let_go(unit))
+
+    def _to_let_go(self, unit: Unit) -> Iterator[tuple[DesiredObject, ObjectRecord]]:
+        for desired in unit.objects:
+            record = self._state.objects.get(desired.ref)
+            if record is not None and record.held and record.uid and not record.deleting:
+                yield desired, record
 
     async def _let_go(
         self, desired: DesiredObject, record: ObjectRecord, applier: Applier, may_write: Callable[[], bool], see: See

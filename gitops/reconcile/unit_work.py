@@ -145,7 +145,10 @@ class UnitWork:
         if unread is not None:
             return self._failed(unit.key, "an object that has to be looked at cannot be read", unread)
         paused_for = self._paused_for(unit.key, record)
-        if unit.mode is not Mode.PAUSED and not paused_for:
+        if unit.mode is not Mode.PAUSED and not paused_for and self._owning.must_let_go(unit):
+            exists = await in_name_of(unit.service_account, self._applier)
+            if isinstance(exists, ApiError):
+                return self._failed(unit.key, "nothing is written", exists)
             kept = await self._owning.hand_over(unit, applier, may_write=self._may_write, see=self._see)
             if kept is not None:
                 return self._failed(unit.key, "a field that is others' cannot be let go", kept)
@@ -182,6 +185,7 @@ class UnitWork:
             await self._preflight.run(run, [s for s in steps if s.object.ref not in run.redefined])
             await self._once.recreate(run)
             await self._apply(run, steps)
+            await self._once.recreate(run)  # what only an apply found, not its dry run
         for trigger in look.due:
             await self._once.start(run, trigger)
         plan = replace(plan, record=self._state.parents.get(unit.key, plan.record))
@@ -189,7 +193,8 @@ class UnitWork:
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
         pruned = PruneReport()
-        if plan.prune and not run.problems and self._may_write():
+        undone = run.problems or run.look_again or run.interrupted  # what takes their place is there first
+        if plan.prune and not undone and self._may_write():
             pruned = await self._remover.prune(unit.key, plan, run.applier)
         return await self._settle(unit, plan, run, pruned)
 

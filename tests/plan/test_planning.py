@@ -142,7 +142,7 @@ def test_why_an_object_is_applied(seen: Observed | None, content: str, reason: R
     observed = {} if seen is None else {ref("a"): seen}
     plan = plan_unit(unit(desired("a")), record=record("a", content=content), observed=observed)
     assert [(a.reason, a.uid) for a in plan.applies] == [(reason, uid)]
-    assert plan.applies[0].preflight == (reason is not Reason.DRIFT)
+    assert plan.applies[0].preflight == (reason is not Reason.DRIFT or not uid)
 
 
 def test_an_object_being_deleted_is_left_alone() -> None:

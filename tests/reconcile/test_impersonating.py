@@ -118,3 +118,15 @@ async def test_without_its_account_nothing_is_written(kit: Any, cluster: Any, wo
     outcome = await work(kit.state(unit_of(kit, ACCOUNT, kit.desired("web"))))
     assert (outcome.state, cluster.verbs("dry-run", "apply")) == (SyncState.WAITING, [])
     assert ACCOUNT in outcome.sentence
+
+
+async def test_no_field_is_let_go_in_the_name_of_an_account_that_is_gone(kit: Any, cluster: Any, work: Work) -> None:
+    web = kit.desired("web")
+    unit = unit_of(kit, ACCOUNT, web)
+    state = kit.state(unit, records=[dataclasses.replace(kit.record(web), service_account=ACCOUNT)])
+    cluster.objects[web.ref] = kit.live(web)
+    kit.settled(state, web).held = True
+    outcome = await work(state)
+    assert outcome.state is SyncState.WAITING
+    assert f"there is no ServiceAccount {ACCOUNT}" in outcome.sentence
+    assert cluster.named == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gitops.cluster.errors import ApiError, Cause, ErrorClass
+from gitops.cluster.errors import DRY_RUN_UNSUPPORTED, ApiError, Cause, ErrorClass, classify_status
 from gitops.plan.immutable import under_another_name
 from gitops.plan.units import Handling, Mode, Stage, Trigger
 from gitops.reconcile.outcomes import SyncState
@@ -20,6 +20,10 @@ __all__ = ["bench"]
 
 def restart(value: str) -> Handling:
     return Handling(triggers=(Trigger(("spec", "restart"), json.dumps({"id": value}).encode()),))
+
+
+def answered(code: int, message: str, **more: Any) -> ApiError:
+    return classify_status({"kind": "Status", "status": "Failure", "code": code, "message": message, **more})
 
 
 class Story:
@@ -218,8 +222,18 @@ async def test_a_crash_after_it_was_made_does_not_make_another(story: Story) -> 
     assert story.applied == 1
 
 
-async def test_a_crash_before_its_end_was_seen_is_told_and_nothing_is_made(story: Story) -> None:
-    story.bench.cluster.faults["apply", "web"] = ApiError(ErrorClass.UNREACHABLE, message="no answer")
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ApiError(ErrorClass.UNREACHABLE, message="no answer"), id="no answer"),
+        pytest.param(answered(500, "etcdserver: request timed out"), id="its storage timed out"),
+        pytest.param(
+            answered(504, "request did not complete within the allotted timeout", reason="Timeout"), id="it timed out"
+        ),
+    ],
+)
+async def test_a_crash_before_its_end_was_seen_is_told_and_nothing_is_made(story: Story, error: ApiError) -> None:
+    story.bench.cluster.faults["apply", "web"] = error
     await story.run(ONCE)
     story.bench.cluster.faults.clear()
     outcome = await story.run(ONCE)  # another daemon
@@ -327,6 +341,25 @@ async def test_with_consent_it_is_made_anew_once(frozen: Story) -> None:
     assert frozen.bench.cluster.propagations == {"web": "Foreground"}
     assert (await frozen.run(ANEW, "2", data={"level": "debug"})).state is SyncState.SYNCED
     assert len(frozen.bench.cluster.verbs("delete")) == 1
+
+
+async def test_what_only_the_apply_finds_immutable_is_made_anew_too(frozen: Story) -> None:
+    """What the dry run could not know, as when its definition changed in between, is no reason to call the unit as
+    declared."""
+    await frozen.run(ANEW)
+    cluster = frozen.bench.cluster
+    before, unasked = cluster.before, ApiError(ErrorClass.REFUSED, 400, DRY_RUN_UNSUPPORTED, "no dry run")
+
+    def blind(verb: str, name: str) -> None:
+        before(verb, name)
+        if ("dry-run", name) in cluster.faults:
+            cluster.faults["dry-run", name] = unasked
+
+    cluster.before = blind
+    outcome = await frozen.run(ANEW, "2", data={"level": "debug"})
+    assert outcome.state is SyncState.SYNCED
+    assert cluster.verbs("delete") == ["web"]
+    assert cluster.objects[frozen.wanted.ref]["data"] == {"level": "debug"}
 
 
 async def test_a_typo_is_no_reason_to_delete(frozen: Story) -> None:

@@ -234,7 +234,7 @@ async def test_29_made_anew_it_is_made_whole(make: Any) -> None:
     story.cluster.objects.pop(story.web.ref)
     story.state.objects[story.web.ref].suspect = True
     assert (await story.run()).state is SyncState.SYNCED
-    assert story.verbs == ["get", "apply"]
+    assert story.verbs == ["get", "dry-run", "apply"]
     assert story.live["spec"]["replicas"] == 2
     await story.run()
     assert story.verbs == ["get", "patch"]

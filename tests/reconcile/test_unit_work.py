@@ -484,7 +484,8 @@ def suspect(kit: Any) -> tuple[Any, ClusterState]:
 async def test_a_deleted_object_is_read_reported_and_made_anew(bench: Bench, kit: Any) -> None:
     _, state = suspect(kit)
     await bench.work(state)
-    assert bench.cluster.calls == [("get", "web"), ("parent", "base"), ("apply", "web"), ("parent", "base")]
+    verbs = [verb for verb, _ in bench.cluster.calls]
+    assert verbs == ["get", "parent", "dry-run", "apply", "parent"]
     before, after = (record.members[0].uid for record in bench.parents.writes)
     assert (before, after) == ("", "uid-web"), "the old uid would disown the new object if the run ended here"
     (drift,) = state.units[kit.key].drifts
@@ -590,6 +591,34 @@ async def test_nothing_is_pruned_while_something_is_refused(bench: Bench, kit: A
     await bench.work(state)
     assert bench.cluster.verbs("delete") == []
     assert gone.ref in state.parents[kit.key].member_uids()
+
+
+async def test_nothing_is_pruned_before_what_takes_its_place_is_written(bench: Bench, kit: Any) -> None:
+    """A head that comes meanwhile, and a namespace that existed unseen, end the applies without a problem."""
+    web, changed, gone = kit.desired("web"), kit.desired("web", level="debug"), kit.desired("gone")
+    bench.cluster.objects[gone.ref] = kit.live(gone)
+    state = kit.state(kit.unit(web, content="content-2"), records=[kit.record(gone)])
+    bench.cluster.before = lambda verb, name: (
+        state.assign(kit.assignment(kit.unit(changed, content="content-3"), commit="c3")) if verb == "dry-run" else None
+    )
+    await bench.work(state)
+    assert bench.cluster.verbs("apply", "delete") == []
+    bench.cluster.before = lambda verb, name: None
+    await bench.work(state)
+    assert bench.cluster.verbs("apply", "delete") == ["web", "gone"]
+
+
+async def test_one_that_went_unseen_and_that_helm_made_again_is_not_overwritten(bench: Bench, kit: Any) -> None:
+    """A daemon that starts sees only what carries its label: what it once made is not there, and it may be anybody's
+    under the same name."""
+    web = kit.desired("web")
+    helm = {"meta.helm.sh/release-name": "shop"}
+    bench.cluster.objects[web.ref] = foreign(kit, web, labels={"app.kubernetes.io/managed-by": "Helm"}, **helm)
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    outcome = await bench.work(state)
+    assert outcome.state is SyncState.REFUSED
+    assert "the Helm release shop declares it" in outcome.sentence
+    assert bench.cluster.verbs("adopt", "apply") == []
 
 
 async def test_a_pruned_object_leaves_the_parent_and_one_that_holds_data_is_told(bench: Bench, kit: Any) -> None:
