@@ -47,6 +47,8 @@ def test_every_option_of_the_engine_comes_from_a_setting() -> None:
         "fuse.share_floor": 2,
         "fights.limit": 8,
         "fights.half_life": "2m",
+        "deletion_deadline": "5m",
+        "lease_duration": "25s",
     }
     changed = daemon.engine_options(load_settings(environ={}, flags=flags))
     default = EngineOptions(identity="default")

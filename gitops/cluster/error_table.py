@@ -63,6 +63,9 @@ TREATMENTS: Mapping[ErrorClass, Treatment] = {
 SCHEMA_MISMATCH = "SchemaMismatch"
 DRY_RUN_UNSUPPORTED = "DryRunUnsupported"
 IMMUTABLE = "Immutable"
+"""A field that can be set on create only is another. No proof that the new value is right: a typo in it gives the same
+text (ssa-live 25)."""
+
 DELETING = "Deleting"
 """Our reason where an apply was answered with an object that is on its way out."""
 STORAGE_STARTING = "StorageStarting"

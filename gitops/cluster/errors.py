@@ -25,7 +25,6 @@ from gitops.cluster.error_table import (
     BY_ID,
     DELETING,
     DRY_RUN_UNSUPPORTED,
-    IMMUTABLE,
     LIVE_SCHEMA_MISMATCH,
     ROWS,
     SCHEMA_MISMATCH,
@@ -40,7 +39,6 @@ from gitops.readiness.texts import one_line
 __all__ = [
     "DELETING",
     "DRY_RUN_UNSUPPORTED",
-    "IMMUTABLE",
     "LIVE_SCHEMA_MISMATCH",
     "SCHEMA_MISMATCH",
     "STORAGE_STARTING",
@@ -115,12 +113,6 @@ class ApiError:
     def dry_run_unsupported(self) -> bool:
         """A webhook with side effects cannot be asked in a dry run; the real call may well succeed."""
         return self.reason == DRY_RUN_UNSUPPORTED
-
-    @property
-    def is_immutable(self) -> bool:
-        """A field that can be set on create only is another. No proof that the new value is right: a typo in it gives
-        the same text (ssa-live 25)."""
-        return self.reason == IMMUTABLE
 
     @property
     def hint(self) -> str:

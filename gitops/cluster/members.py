@@ -23,7 +23,7 @@ async def read_member(
 ) -> tuple[Live, GroupVersionKind]:
     """The live member, at whatever version its kind is served now, and that version; None when it is certainly gone.
     `definitions` reads what stands for kinds, where `objects` has the rights of somebody else."""
-    gvk = GroupVersionKind(member.ref.group, member.version, member.ref.kind)
+    gvk = member.gvk
     live = await objects.get(gvk, member.ref)
     if not (isinstance(live, ApiError) and live.cls is ErrorClass.WAITING and live.waits_for.startswith("kind")):
         return live, gvk

@@ -92,8 +92,7 @@ def read(body: Mapping[str, Any], wanted: str) -> list[Member]:
 def grouped(members: Iterable[Member]) -> Grouped:
     found: Grouped = {}
     for member in sorted(members):
-        gvk = GroupVersionKind(member.ref.group, member.version, member.ref.kind)
-        kinds = found.setdefault(f"{gvk.api_version}/{gvk.kind}", {})
+        kinds = found.setdefault(f"{member.gvk.api_version}/{member.gvk.kind}", {})
         kinds.setdefault(member.ref.namespace, {})[member.ref.name] = member.uid
     return found
 

@@ -14,12 +14,12 @@ from typing import Any
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed
 from gitops.cluster.objects import Objects
 from gitops.model.identity import GroupVersionKind
+from gitops.model.kinds import SERVICE_ACCOUNT
 from gitops.model.onboarding import OperatorDeployment
 from gitops.model.operators import OperatorType
 from gitops.policy.rbac.operators import Accounts, refused_types, unreadable_types
 from gitops.policy.rbac.roles import BINDINGS, GROUP, ROLES, Account, RbacObjects, Source
 
-_SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 _DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 _NO_ANSWER = frozenset(
     {ErrorClass.UNREACHABLE, ErrorClass.UNAUTHORIZED, ErrorClass.RETRY, ErrorClass.EXPIRED, ErrorClass.STALE}
@@ -69,7 +69,7 @@ async def _accounts(objects: Objects, operator: OperatorType) -> tuple[Account, 
             found |= _account_of(item, wanted)
     for named in spec.rbac.serviceAccounts if spec.rbac is not None else ():
         fields = f"metadata.name={named.name}" if named.name else ""
-        for item in await _list(objects, _SERVICE_ACCOUNT, selector=named.selector, fields=fields):
+        for item in await _list(objects, SERVICE_ACCOUNT, selector=named.selector, fields=fields):
             found.add(Account(item["metadata"]["namespace"], item["metadata"]["name"]))
     return tuple(sorted(found))
 

@@ -35,6 +35,7 @@ _PATTERN_WORDS = {
     r"^\S+$": "without spaces",
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and `-`, with a letter or digit at both ends",
     r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends",
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": "a name, or namespace/name",
     r"^[a-z0-9A-Z][a-z0-9A-Z\-_]*$": "letters, digits, `-` and `_`, beginning with a letter or digit",
     r"^[a-zA-Z0-9\-_:=]+$": "letters, digits and `- _ : =`",
     r"^(https|oci)://[^\s/@]+/[^\s@]+$": "a https:// or oci:// address without credentials",

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gitops.model.identity import Commit, ObjectRef, UnitKey
+from gitops.model.identity import Commit, GroupVersionKind, ObjectRef, UnitKey
 
 SYSTEM_NAMESPACE = "gitops-system"
 """Namespace of parents, claim and Lease on every target."""
@@ -26,6 +26,10 @@ class Member:
     ref: ObjectRef
     version: str
     uid: str = ""
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind(self.ref.group, self.version, self.ref.kind)
 
 
 NO_COMMIT = Commit("")

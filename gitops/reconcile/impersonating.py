@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
-from gitops.model.identity import GroupVersionKind, ObjectRef
-
-_SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
+from gitops.model.identity import ObjectRef
+from gitops.model.kinds import SERVICE_ACCOUNT
 
 
 async def in_name_of(account: str, applier: Applier) -> Applier | ApiError:
@@ -21,7 +20,7 @@ async def in_name_of(account: str, applier: Applier) -> Applier | ApiError:
     if not account:
         return applier
     namespace, _, name = account.partition("/")
-    found = await applier.get(_SERVICE_ACCOUNT, ObjectRef("", "ServiceAccount", namespace, name))
+    found = await applier.get(SERVICE_ACCOUNT, ObjectRef("", "ServiceAccount", namespace, name))
     if isinstance(found, ApiError):
         return found
     if found is None:

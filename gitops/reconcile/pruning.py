@@ -158,7 +158,7 @@ class Pruner:
         return report
 
     def _stage(self, member: Member) -> Stage:
-        return stage_of(_gvk(member), self._context.registry)
+        return stage_of(member.gvk, self._context.registry)
 
     # -- what serves custom resources --------------------------------------------------------------------------------
 
@@ -348,7 +348,3 @@ def is_namespace(ref: ObjectRef) -> bool:
 def is_deleted(live: Mapping[str, Any]) -> bool:
     """Has its deletion begun?"""
     return bool((live.get("metadata") or {}).get("deletionTimestamp"))
-
-
-def _gvk(member: Member) -> GroupVersionKind:
-    return GroupVersionKind(member.ref.group, member.version, member.ref.kind)

@@ -12,7 +12,6 @@ from typing import Any
 from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError, ErrorClass
 from gitops.cluster.parents import ParentStore
-from gitops.model.identity import GroupVersionKind
 from gitops.plan.parents import Member
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION
 from gitops.reconcile.state import ClusterState
@@ -38,7 +37,7 @@ async def release(state: ClusterState, applier: Applier, parents: ParentStore) -
 
 
 async def _unmark(member: Member, applier: Applier) -> bool:
-    gvk = GroupVersionKind(member.ref.group, member.version, member.ref.kind)
+    gvk = member.gvk
     live = await applier.get(gvk, member.ref)
     if live is None:
         return True

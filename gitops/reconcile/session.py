@@ -12,7 +12,7 @@ import contextlib
 import enum
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gitops.cluster import claims
@@ -28,11 +28,9 @@ from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
 from gitops.cluster.reflecting import Changed, Deleted, Event, Synced, Vanished
 from gitops.logs import bound
-from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
-from gitops.model.kinds import CONFIG_MAP, SECRET
-from gitops.plan.parents import SYSTEM_NAMESPACE
+from gitops.model.identity import ClusterUid, UnitKey
+from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.pruning import blown_fuses
-from gitops.plan.units import RECONCILER_LABEL
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.endings import Endings
@@ -42,13 +40,13 @@ from gitops.reconcile.own_namespaces import OwnNamespaces
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.queueing import SerialWork
 from gitops.reconcile.releasing import release
-from gitops.reconcile.scalers import scalers_watch
 from gitops.reconcile.secret_sources import SOURCES, SecretSources
-from gitops.reconcile.serving import Place, Serving, slices_watch
+from gitops.reconcile.serving import Place, Serving
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, UnitState
 from gitops.reconcile.unit_work import UnitWork
-from gitops.reconcile.waiting import Till, Waiting
+from gitops.reconcile.waking import Waking
+from gitops.reconcile.watched import Watched
 from gitops.reconcile.watches import DEFINITIONS, Sight, Watch, Watches
 
 _log = logging.getLogger(__name__)
@@ -152,7 +150,8 @@ class Session:
         self.queue: SerialWork[UnitKey] = SerialWork(
             self._run_unit, parallel=context.options.parallel_units, name=f"unit on {state.name}"
         )
-        self._selector = f"{RECONCILER_LABEL}={state.reconciler}"
+        self._watched = Watched(state, context.registry, self._watches, self.secrets)
+        self._waking = Waking(state, self._work.gate, self._watched, look=self.queue.poke)
         self.facts = FactsKeeper(
             FactsReader(connection, self._discovery),
             context,
@@ -162,12 +161,6 @@ class Session:
             server_version=lambda: self.server_version,
             told=told.facts_known,
         )
-        self.waiting = Waiting()
-        self._declared: set[Watch] = set()  # what the present units need to be watched
-        self._lacking: set[Watch] = set()  # watched because some wait for what nobody declares
-        self._children: set[Watch] = set()
-        self._slices: Watch | None = None
-        self._scalers: Watch | None = None
         self.serving = Serving(self._applier)
         self.server_version = ""
         self._told_standby = ""
@@ -298,7 +291,7 @@ class Session:
         self.facts.assigned()
         if not self._ready or self._state.assignment is None:
             return
-        self._watch()
+        self._watched.assigned()
         self._blow_fuses()
         for key in changed:
             self.queue.poke(key)
@@ -332,28 +325,6 @@ class Session:
             if unit.outcome.state is not SyncState.SYNCED:
                 self.queue.poke(key)
 
-    def _watch(self) -> None:
-        units = tuple(self._state.wanted.values())
-        types = {name for unit in units for name in unit.operator_types}
-        self._children = {
-            Watch(GroupVersionKind(c.group, c.version, c.kind), c.selector)
-            for c in self._context.registry.children_of(sorted(types))
-        }
-        self._slices = slices_watch(units)
-        unlisted = self.secrets.assigned()
-        assignment = self._state.assignment
-        self._scalers = scalers_watch(assignment.units.values() if assignment is not None else ())
-        kinds = self._state.kinds()
-        wanted = {*(Watch(gvk, self._selector) for gvk in kinds), *self._children}
-        if CONFIG_MAP not in kinds:  # parents are ConfigMaps: a pause is written on one
-            wanted.add(Watch(CONFIG_MAP, self._selector, SYSTEM_NAMESPACE))
-        self._declared = wanted | {watch for watch in (self._slices, self._scalers) if watch is not None}
-        if self.secrets.needed:
-            if unlisted:
-                self._watches.drop(SOURCES)
-            self._declared.add(SOURCES)
-        self._watches.want(self._declared | self._lacking)
-
     def _blow_fuses(self) -> None:
         """Deletions of this head over the limits wait for consent."""
         assignment = self._state.assignment
@@ -382,7 +353,7 @@ class Session:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def _on_event(self, watch: Watch, event: Event) -> None:
-        if watch.selector == self._selector:
+        if watch.selector == self._watched.selector:
             if watch.gvk == CONFIG_MAP and self._claim_moved(event):
                 self._stop_writing(f"the claim on {self._state.name} was changed")
                 self._over.set()
@@ -390,66 +361,24 @@ class Session:
             if isinstance(event, Synced):
                 holds = functools.partial(self._watches.holds, watch)
                 self.sightings.listed(watch.gvk, event.resource_version, holds)
-        if self.waiting:
-            self._wake(self._awaited(watch, event))
-        if watch in self._children:
+        self._waking.event(watch, event)
+        if watch in self._watched.children:
             self.sightings.child_event(event)
         if watch == SOURCES:
             known = self._state.kinds()
-            if self.secrets.event(event):
-                self._watches.drop(Watch(SECRET, self._selector))  # copies that it has told of were nobody's
-                self._watch()
-            elif self._state.kinds() != known:
-                self._watch()
-        if watch == self._scalers:
+            listed = self.secrets.event(event)
+            if listed or self._state.kinds() != known:
+                self._watched.copies_changed(listed=listed)
+        if watch == self._watched.scalers:
             self.sightings.owning.scaled(event)
-        if watch == self._slices:
+        if watch == self._watched.slices:
             place = self.serving.event(event)
             if place is not None:
                 self._services.poke(place)
 
-    def _awaited(self, watch: Watch, event: Event) -> list[UnitKey]:
-        """Units that wait for what the event tells."""
-        if isinstance(event, Changed):
-            going = "deletionTimestamp" in event.obj.get("metadata", {})
-            return [] if going else self.waiting.seen(ref_of(event.obj), there=True)
-        if isinstance(event, Deleted | Vanished):
-            ref = event.ref if isinstance(event, Vanished) else ref_of(event.obj)
-            return self.waiting.seen(ref, there=False)
-        return self.waiting.listed(watch.gvk) if isinstance(event, Synced) else []
-
     def _stirred(self, key: UnitKey) -> None:
-        """Something of a unit moved: perhaps what it waits for is ready."""
-        self._work.gate.touched(key)
-        if any(n.till is Till.READY and self._work.gate.is_ready(n.ref) for n in self.waiting.of(key)):
-            self._wake([key])
+        self._waking.stirred(key)
         self._told.touched(key)
-
-    def _wake(self, keys: Iterable[UnitKey]) -> None:
-        """Look at once at units whose wait may be over; patience begins anew, since an admission plugin may learn of
-        it later than we do."""
-        for key in keys:
-            self._state.units[key].attempts = 0
-            self.queue.poke(key)
-
-    def _note_waits(self, key: UnitKey, outcome: UnitOutcome) -> None:
-        """Listen for what the unit waits for since its attempt. What may have come before we listened is looked at
-        once more; a watch that begins now lists what is there."""
-        before = self.waiting.of(key)
-        if outcome.needs == before:
-            return
-        listened = self.waiting.watched()
-        self.waiting.note(key, outcome.needs)
-        missed = any(
-            self._work.gate.is_ready(n.ref) if n.till is Till.READY else n.watch in listened
-            for n in outcome.needs - before
-        )
-        lacking = {Watch(gvk, "", lean=True) for gvk in self.waiting.watched()}
-        if lacking != self._lacking:
-            self._lacking = lacking
-            self._watches.want(self._declared | lacking)
-        if missed:
-            self.queue.poke(key)
 
     def _claim_moved(self, event: Event) -> bool:
         """Does somebody else's claim stand there now, or none?"""
@@ -471,10 +400,10 @@ class Session:
         self._seen.set()
         if watch == DEFINITIONS and sight is Sight.SYNCED and self._definitions_moved():
             self.facts.look_soon()
-        if watch == self._scalers:
+        if watch == self._watched.scalers:
             self.sightings.owning.scalers_known(sight is not Sight.UNKNOWN)
             self._wake_unseen()
-        if watch.selector != self._selector:
+        if watch.selector != self._watched.selector:
             return
         if sight is Sight.UNKNOWN:  # the watch broke: what leaves until it is begun again will not be told
             for record in self._state.objects.values():
@@ -524,7 +453,7 @@ class Session:
             level = _LEVELS.get(outcome.state, logging.WARNING)
             _log.log(level, "%s: %s%s", outcome.state, outcome.sentence, outcome.done)
         unit_state.outcome = outcome
-        self._note_waits(key, outcome)
+        self._waking.attempted(key, outcome)
         if outcome.state is SyncState.REMOVED and self._state.unit(key) is None:
             self._state.units.pop(key, None)
         self._told.touched(key)
@@ -535,41 +464,14 @@ class Session:
 
     def listed(self, key: UnitKey) -> bool:
         """Have all kinds of a unit been listed, so that what is not there is absent?"""
-        return not self._unlisted(key)
-
-    def _unlisted(self, key: UnitKey) -> list[Watch]:
-        unit = self._state.unit(key)
-        kinds = {o.gvk for o in unit.objects} if unit is not None else ()
-        watches = (Watch(gvk, self._selector) for gvk in kinds)
-        unlisted = [watch for watch in watches if self._watches.sight(watch) is Sight.UNKNOWN]
-        if unit is not None and unit.secret_refs and self.secrets.pending:
-            unlisted.append(SOURCES)
-        return sorted(unlisted, key=lambda watch: watch.gvk)
+        return not self._watched.unlisted(key)
 
     def _unseen(self, key: UnitKey) -> UnitOutcome | None:
         """Why nothing may be decided about a unit yet; None when it may."""
         if not self._ready:
             why = f"another daemon ({self.standby}) holds the Lease" if self.standby else "the Lease is not held"
             return UnitOutcome(SyncState.PENDING, why)
-        for watch in self._unlisted(key):
-            error = self._watches.error(watch)
-            sentence = f"{watch.gvk.kind} objects are not listed yet" + (f": {error}" if error else "")
-            return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
-        return self._unseen_scalers(key)
-
-    def _unseen_scalers(self, key: UnitKey) -> UnitOutcome | None:
-        """Whose a number of replicas is would be decided without them, and scaling what nobody owns leaves no trace in
-        managedFields. Only where we may not look it has to be decided all the same."""
-        watch, unit = self._scalers, None if self._state.assignment is None else self._state.assignment.units.get(key)
-        if watch is None or self._watches.sight(watch) is not Sight.UNKNOWN:
-            return None
-        if unit is None or scalers_watch([unit]) is None:
-            return None
-        error = self._watches.error(watch)
-        if error is not None and error.cls is ErrorClass.FORBIDDEN:
-            return None
-        sentence = "autoscalers are not listed yet" + (f": {error}" if error else "")
-        return UnitOutcome(SyncState.RETRYING if error else SyncState.PENDING, sentence)
+        return self._watched.unseen(key)
 
 
 async def identify(connection: Connection, discovery: Discovery) -> ClusterUid:

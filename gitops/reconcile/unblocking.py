@@ -11,15 +11,13 @@ from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.comparison import Comparison
 from gitops.cluster.errors import ApiError, ErrorClass, cut
 from gitops.cluster.unblocking import Remedy
-from gitops.model.identity import GroupVersionKind
+from gitops.model.kinds import SERVICE
 from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 
 _log = logging.getLogger(__name__)
-
-SERVICE = GroupVersionKind("", "v1", "Service")
 
 
 class Unblocker:

@@ -17,7 +17,6 @@ from gitops.model import kinds
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan.units import DesiredObject
 
-ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 QUOTA = GroupVersionKind("", "v1", "ResourceQuota")
 PRIORITY_CLASS = GroupVersionKind("scheduling.k8s.io", "v1", "PriorityClass")
 RUNTIME_CLASS = GroupVersionKind("node.k8s.io", "v1", "RuntimeClass")
@@ -64,7 +63,7 @@ def need_of(error: ApiError, desired: DesiredObject) -> Need | None:
         case "end of the deletion of namespace":
             return _need(kinds.NAMESPACE, "", name, Till.GONE)
         case "service account":
-            return _need(ACCOUNT, place or desired.ref.namespace, name, Till.THERE)
+            return _need(kinds.SERVICE_ACCOUNT, place or desired.ref.namespace, name, Till.THERE)
         case "priority class":
             return _need(PRIORITY_CLASS, "", name, Till.THERE)
         case "runtime class":
@@ -127,10 +126,6 @@ class Waiting:
         """Whom it wakes that a kind was listed anew: what they wait to see go may have gone before."""
         gone = (r for r in self._by_ref if (r.group, r.kind) == (kind.group, kind.kind))
         return sorted({key for ref in gone for key in self._woken(ref, {Till.GONE})})
-
-    def ready(self, ref: ObjectRef) -> list[UnitKey]:
-        """Whom it wakes that a declared object is ready."""
-        return self._woken(ref, {Till.READY})
 
     def _woken(self, ref: ObjectRef, tills: Iterable[Till]) -> list[UnitKey]:
         wanted = set(tills)

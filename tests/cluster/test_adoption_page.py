@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cluster_kit.live_unit import LiveUnit
 from controlplane_kit.client import MERGE, ApiServer
+from controlplane_kit.definitions import definition
 
 from gitops.model.adoption import Adoption, Tool
 from gitops.model.bundles import Bundle
@@ -20,21 +21,6 @@ from gitops.reconcile.outcomes import SyncState
 PAGE = (Path(__file__).parents[2] / "docs" / "adoption.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 DOCUMENTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-
-
-def definition(group: str, kind: str, plural: str, version: str) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "scope": "Namespaced",
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
 
 
 THEIRS = (
@@ -47,7 +33,9 @@ THEIRS = (
 @pytest.mark.controlplane
 def test_the_commands_of_the_page_work(shared_api: ApiServer) -> None:
     assert len(COMMANDS) == 8
-    shared_api.create_crd_objects([definition(*each[:4]) for each in THEIRS])
+    shared_api.create_crd_objects(
+        [definition(kind, group, plural=plural, version=version) for group, kind, plural, version, *_ in THEIRS]
+    )
     for namespace in ("shop", "flux-system", "argocd"):
         if shared_api.get(f"/api/v1/namespaces/{namespace}") is None:
             shared_api.create_namespace(namespace)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from controlplane_kit.client import ApiServer
+from controlplane_kit.definitions import definition
 from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import Answer, Hold, on
 
@@ -23,20 +24,7 @@ Connect = Callable[..., Awaitable[Connection]]
 
 
 def crd(kind: str, group: str = "discovery.gitops.example", scope: str = "Cluster") -> dict[str, Any]:
-    plural = kind.lower() + "s"
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
-            "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
-            ],
-        },
-    }
+    return definition(kind, group, scope=scope)
 
 
 async def test_two_requests_bring_everything(connection: Connection) -> None:

@@ -30,7 +30,7 @@ from controlplane_kit.plugin import fresh_name
 from gitops.cluster.applying import Applier
 from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.cluster.discovery import Discovery
-from gitops.cluster.error_table import BY_ID, ROWS, TREATMENTS, ErrorClass
+from gitops.cluster.error_table import BY_ID, IMMUTABLE, ROWS, TREATMENTS, ErrorClass
 from gitops.cluster.errors import ApiError, FieldConflict, RequestFailed, classify_status
 from gitops.model.identity import GroupVersionKind, ObjectRef
 from gitops.plan.units import DesiredObject
@@ -785,7 +785,7 @@ async def changed(scene: Scene, before: Body, after: Body) -> ApiError:
     applier = await scene.applier()
     await scene.applied(before, applier)
     error = await scene.refused({**before, **after}, applier)
-    assert error.is_immutable
+    assert error.reason == IMMUTABLE
     return error
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from controlplane_kit.client import MERGE
 from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.definitions import definition
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, config_map, namespace_yaml, until
 from fleet_kit.scenes import DGX, bundle_files, key_of, repository, unit, writes_to
@@ -31,22 +32,10 @@ def dumped(*bodies: dict[str, Any]) -> str:
     return "---\n".join(json.dumps(body) + "\n" for body in bodies)
 
 
-def definition(group: str, kind: str, plural: str, *, scope: str = "Namespaced", filler: int = 0) -> dict[str, Any]:
-    """A definition with a plural that no rule of English gives, `filler` bytes of descriptions in it."""
+def spec_of(filler: int = 0) -> dict[str, Any]:
+    """The schema of a spec with a default, `filler` bytes of descriptions in it."""
     fields = {f"field{n}": {"type": "string", "description": "d" * 2_000} for n in range(filler // 2_000)}
-    spec = {"type": "object", "properties": {"size": {"type": "integer", "default": 3}, **fields}}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"plural": plural, "kind": kind},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
+    return {"type": "object", "properties": {"size": {"type": "integer", "default": 3}, **fields}}
 
 
 def hooks(kind: str, **client: Any) -> dict[str, Any]:
@@ -95,7 +84,7 @@ def files() -> dict[str, str]:
             "birds",
             {
                 "namespaces.yaml": namespace_yaml("birds") + "---\n" + namespace_yaml("pond"),
-                "definition.json": dumped(definition("birds.example", "Goose", "geese", filler=600_000)),
+                "definition.json": dumped(definition("Goose", "birds.example", plural="geese", spec=spec_of(600_000))),
                 "geese.yaml": yaml.safe_dump(goose("birds", "grey")) + "---\n" + yaml.safe_dump(listed),
                 "settings.yaml": config_map("settings", "pond", depth="2"),
                 "roles.json": dumped(
@@ -111,7 +100,12 @@ def files() -> dict[str, str]:
             },
         ),
         **bundle_files(
-            "sky", {"definition.json": dumped(definition("birds.example", "Sky", "skies", scope="Cluster"))}
+            "sky",
+            {
+                "definition.json": dumped(
+                    definition("Sky", "birds.example", plural="skies", scope="Cluster", spec=spec_of())
+                )
+            },
         ),
         **bundle_files("blue", {"sky.json": dumped(wide)}),
         **bundle_files("nameless", {"settings.json": dumped(nameless)}),
@@ -222,7 +216,7 @@ async def test_kinds_of_an_aggregated_api(
 ) -> None:
     """Another API server behind an APIService: applied, watched, repaired like any kind."""
     behind, plane = planes("behind"), planes("before")
-    behind.create_crd_objects([definition("far.example", "Star", "stars")])
+    behind.create_crd_objects([definition("Star", "far.example", spec=spec_of())])
     behind.create_namespace("far")
     anybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:unauthenticated"}
     binding = {

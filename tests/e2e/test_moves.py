@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.definitions import definition
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, cluster, config_map, forget, namespace_yaml, until
 from fleet_kit.scenes import DGX, bundle_files, deployment, key_of, outcome_is, repository, unit
@@ -50,24 +51,6 @@ data:
   value: "1"
 """,
 }
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "cogs.moving.example"},
-    "spec": {
-        "group": "moving.example",
-        "scope": "Namespaced",
-        "names": {"plural": "cogs", "singular": "cog", "kind": "Cog", "listKind": "CogList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
 COG = {"apiVersion": "moving.example/v1", "kind": "Cog", "metadata": {"name": "one", "namespace": SPACE}}
 
 PATHS = {
@@ -84,7 +67,7 @@ MANIFESTS = {
     "namespace.yaml": namespace_yaml(SPACE),
     "a.yaml": config_map("a", SPACE, value="1"),
     "web.yaml": deployment("web", SPACE),
-    "crd.yaml": yaml.safe_dump(CRD),
+    "crd.yaml": yaml.safe_dump(definition("Cog", "moving.example")),
     "cog.yaml": yaml.safe_dump(COG),
 }
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from controlplane_kit import faults
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faultproxy import FaultProxy
@@ -61,7 +62,11 @@ async def test_a_stopped_and_a_killed_writer_are_replaced(
 
     def files(number: int) -> dict[str, str]:
         text = app(space, FIRST=str(number))
-        return bundle_files("app", {**text, "settings.yaml": text["settings.yaml"].replace("info", f"v{number}")})
+        web = yaml.safe_load(text["web.yaml"])
+        (container,) = web["spec"]["template"]["spec"]["containers"]
+        container["envFrom"] = [{"configMapRef": {"name": "settings"}}]  # so it follows them
+        settings = text["settings.yaml"].replace("info", f"v{number}")
+        return bundle_files("app", {**text, "settings.yaml": settings, "web.yaml": yaml.safe_dump(web)})
 
     def daemon(name: str) -> tuple[DaemonProcess, FaultProxy]:
         proxy, options = fault_proxy(plane), {"lease_duration": DURATION}

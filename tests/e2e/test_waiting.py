@@ -10,6 +10,7 @@ import yaml
 from controlplane_kit import faults
 from controlplane_kit.client import ApiFailure
 from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.definitions import definition
 from controlplane_kit.faults import Request, on
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import REPOSITORY, Fleet, StartFleet, config_map, namespace_yaml, until
@@ -29,22 +30,10 @@ ALLOW_EMPTY = f"{REPOSITORY}spec:\n  allowEmpty: true\n"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def definition(kind: str, group: str, **properties: Any) -> dict[str, Any]:
-    """A namespaced kind whose spec has these properties."""
-    plural = f"{kind.lower()}s"
+def widget(group: str, **properties: Any) -> dict[str, Any]:
+    """The definition of a kind whose spec has these properties."""
     spec = {"type": "object", "properties": properties or {"size": {"type": "integer"}}}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
+    return definition("Widget", group, spec=spec)
 
 
 def custom(kind: str, group: str, namespace: str, **spec: Any) -> str:
@@ -96,7 +85,7 @@ async def test_o01_a_definition_and_its_resource_are_live_after_one_attempt(
     running = await started(fleet, repo, plane)
     manifests = {
         "namespace.yaml": namespace_yaml(namespace),
-        "crd.yaml": yaml.safe_dump(definition("Widget", group)),
+        "crd.yaml": yaml.safe_dump(widget(group)),
         "widget.yaml": custom("Widget", group, namespace, size=1),
     }
     commit = running.push(bundle_files("new", manifests), "a definition and its resource")
@@ -109,7 +98,7 @@ async def test_o01_a_definition_and_its_resource_are_live_after_one_attempt(
     # A field that comes with the resource that uses it: what is served until then would refuse it.
     running.clear()
     manifests |= {
-        "crd.yaml": yaml.safe_dump(definition("Widget", group, size={"type": "integer"}, color={"type": "string"})),
+        "crd.yaml": yaml.safe_dump(widget(group, size={"type": "integer"}, color={"type": "string"})),
         "widget.yaml": custom("Widget", group, namespace, size=1, color="red"),
     }
     commit = running.push(bundle_files("new", manifests), "a new field and its use")
@@ -149,7 +138,7 @@ async def test_o02_o03_what_is_missing_holds_up_nothing_else_and_its_coming_ends
     plane.create_namespace(later)  # by hand
     await until(lambda: plane.get(f"/api/v1/namespaces/{later}/configmaps/elsewhere"), "the namespace's object")
     await until(lambda: Watch(NAMESPACE, "", lean=True) not in watches, "nobody to wait for a namespace any more")
-    plane.create_crd_objects([definition("Widget", group)])
+    plane.create_crd_objects([widget(group)])
     await running.settled()
     assert plane.get(f"/apis/{group}/v1/namespaces/{here}/widgets/one")["spec"] == {"size": 1}
 
@@ -324,7 +313,7 @@ async def test_20_nothing_that_the_same_unit_brings_is_ever_called_refused(
         ),
         everywhere("scheduling.k8s.io/v1", "PriorityClass", "t-20-urgent", value=1000),
         everywhere("node.k8s.io/v1", "RuntimeClass", "t-20-runtime", handler="runc"),
-        definition("Widget", group),
+        widget(group),
         yaml.safe_load(custom("Widget", group, namespace, size=1)),
         pod("with-account", serviceAccountName="runner"),
         pod("with-priority", serviceAccountName="runner", priorityClassName="t-20-urgent"),
