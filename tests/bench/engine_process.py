@@ -86,7 +86,7 @@ class RecordingConnection(Connection):
         verb: str,
         limit: int | None,
     ) -> Response:
-        sent = headers.get("Content-Type", "")
+        sent = "" if body is None else body.content_type
         text = None if body is None else body.decode().encode()
         call = self.recorder.begin(
             Call(verb, method, path, dict(query or {}), sent, headers.get("Accept", ""), text, time.monotonic())
