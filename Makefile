@@ -29,7 +29,7 @@ demo: setup ## the whole thing on this machine: control plane, Git repository, d
 
 test: setup ## all tests; ARGS='-k drift' for some of them. Says in one line what it had to leave out
 	@$(KIT) build --if-possible
-	$(BIN)/python -m pytest -m "not bench" $(ARGS)
+	$(BIN)/python -m pytest -m "not bench" -n 2 --dist loadfile $(ARGS)
 
 lint: setup ## style, types, layers, lock files
 	$(BIN)/ruff check .
