@@ -395,7 +395,7 @@ ROWS: tuple[Row, ...] = (
         codes=(403,),
         message=_text(r'User ".*" cannot '),
         cls=ErrorClass.FORBIDDEN,
-        hint="`gitops rbac CLUSTER` prints the rights that are needed",
+        hint="`gitops rbac roles CLUSTER` prints the rights that are needed",
         example='configmaps "c" is forbidden: User "u" cannot patch resource "configmaps" in API group "" …',
     ),
     Row(
