@@ -355,6 +355,13 @@ ROWS: tuple[Row, ...] = (
         example="the cluster does not serve this kind",
     ),
     Row(
+        id="kind-not-stored",
+        given=("NotStored",),
+        cls=ErrorClass.REFUSED,
+        hint="take it out of Git: there would be nothing to compare, repair or delete",
+        example="the cluster answers authorization.k8s.io/v1 SubjectAccessReview and keeps nothing of it",
+    ),
+    Row(
         id="discovery-failed",
         given=("DiscoveryFailed",),
         cls=ErrorClass.RETRY,
