@@ -295,8 +295,8 @@ class Settings(BaseSettings):
     slow is then left out until it answers, so that it does not keep the others waiting."""
 
     first_look: Seconds = 15.0
-    """Seconds after the start for which status files wait until what can be reached has been looked at, so that a
-    restart does not write "unknown" over what they say."""
+    """Seconds after the start, or after taking over from another daemon, for which status files wait until what can be
+    reached has been looked at, so that "unknown" is not written over what they say."""
 
     listen: str = "127.0.0.1:8080"
     """Address and port of /healthz, /readyz, /metrics and /webhook. Loopback by default; `0.0.0.0:8080` in a pod. Port

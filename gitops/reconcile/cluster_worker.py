@@ -34,6 +34,9 @@ UNREACHABLE_AFTER = 8.0
 JUDGE_AFTER = 0.1
 """Seconds in which what moves of a unit is judged once: a rollout moves each of its objects several times."""
 
+JUDGE_AGAIN_AFTER = 0.5
+"""Seconds until a unit is judged whose status file is still to be read."""
+
 CREDENTIALS_CHECK = 30.0
 """Seconds between looks at credentials that are missing."""
 
@@ -65,7 +68,7 @@ class ClusterWorker:
     """`parents_known` is called when the cluster's parents were read: they pin instances. `facts_known` when the
     cluster tells other things of itself than before. `touched` when something that status files say may have changed
     (None: of the cluster itself). `identities` is shared by all workers. `recall` says what status files tell of a
-    unit from before this process."""
+    unit from before this process (None: not read yet)."""
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class ClusterWorker:
         facts_known: Callable[[], None],
         touched: Callable[[ClusterName, UnitKey | None], None],
         identities: dict[ClusterUid, ClusterName],
-        recall: Callable[[UnitKey], UnitMemory],
+        recall: Callable[[UnitKey], UnitMemory | None],
     ) -> None:
         self.name = ClusterName(document.metadata.name)
         self.document = document
@@ -106,6 +109,7 @@ class ClusterWorker:
         self._recall = recall
         self._session: Session | None = None
         self._heard_at: float | None = None
+        self._writing_at: float | None = None  # since when, by the clock, the cluster is ours to tell of
         self._stopping = False
         self._failing: ErrorClass | None = None  # how the last try to reach the cluster failed
         self._timers: dict[UnitKey, asyncio.TimerHandle] = {}
@@ -212,7 +216,7 @@ class ClusterWorker:
 
     def _forget(self) -> None:
         """First contact: what was known of the cluster proves nothing any more."""
-        self.heard, self.facts = False, None
+        self.heard, self.facts, self._writing_at = False, None, None
         assignment = self.state.assignment
         self.state = ClusterState(self.name, self.state.reconciler)
         if assignment is not None:
@@ -280,6 +284,8 @@ class ClusterWorker:
 
     def _on_parents(self) -> None:
         self.heard = True
+        if self._writing_at is None and self.may_write:
+            self._writing_at = self._context.clock()
         self.settled.set()
         self._parents_known()
 
@@ -309,6 +315,13 @@ class ClusterWorker:
             return True
         units = self.state.units.items() if self._session is not None and self.contact.reachable else ()
         return any(u.status is None and self.state.unit(key) is not None for key, u in units)
+
+    @property
+    def just_begun(self) -> bool:
+        """Did we begin to write there a moment ago: at the start, or in another daemon's place?"""
+        return (
+            self._writing_at is not None and self._context.clock() - self._writing_at < self._context.options.first_look
+        )
 
     @property
     def server_version(self) -> str:
@@ -358,6 +371,12 @@ class ClusterWorker:
             self._judging = asyncio.get_running_loop().call_later(JUDGE_AFTER, self.judge)
         self._touched(self.name, key)
 
+    def _judge_later(self, key: UnitKey) -> None:
+        """Since when it is as it is will be known in a moment, and what is said now would be said for good."""
+        self._moved.add(key)
+        if self._judging is None:
+            self._judging = asyncio.get_running_loop().call_later(JUDGE_AGAIN_AFTER, self.judge)
+
     def judge(self) -> None:
         """Judge the units of which something moved, and plan to do so again when time alone may change them."""
         if self._judging is not None:
@@ -372,7 +391,11 @@ class ClusterWorker:
                 continue  # what is not seen yet is not missing
             unit_state = self.state.units.get(key)
             if unit_state is not None and unit_state.status is None:
-                unit_state.memory = self._recall(key)
+                memory = self._recall(key)
+                if memory is None and self.just_begun:
+                    self._judge_later(key)
+                    continue
+                unit_state.memory = memory or UnitMemory()
             try:
                 at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
             except Exception:  # a defect that one unit's objects meet must not take the others' verdicts along

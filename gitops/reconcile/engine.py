@@ -18,6 +18,7 @@ from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, ClusterUid, Commit, ReconcilerName, UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
+from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.accounts import Health, OnceReport, contact_words, once_report
 from gitops.reconcile.cluster_worker import ClusterWorker, Connector
 from gitops.reconcile.consenting import Consents
@@ -278,7 +279,7 @@ class Engine:
                 facts_known=self._facts_known,
                 touched=self._touched,
                 identities=self._identities,
-                recall=self._reporter.recall,
+                recall=self._recall,
             )
             self.workers[worker.name] = worker
             worker.declared = head.kinds_of(worker.name)
@@ -411,11 +412,14 @@ class Engine:
         return True
 
     def _looking_around(self) -> bool:
-        """For a moment after the start, what will be known soon is not told as unknown: the files say more."""
-        since_start = self._context.clock() - self._started
-        return since_start < self._context.options.first_look and any(
-            worker.unlooked for worker in self.workers.values() if not worker.standby
-        )
+        """For a moment after the start, or after we took over from another daemon, what will be known soon is not told
+        as unknown: the files say more."""
+        starting = self._context.clock() - self._started < self._context.options.first_look
+        return any(w.unlooked for w in self.workers.values() if not w.standby and (starting or w.just_begun))
+
+    def _recall(self, key: UnitKey) -> UnitMemory | None:
+        """What the status branch says of a unit; None while what others wrote there is still to be read."""
+        return self._reporter.recall(key) if self._status_branch else None
 
     def _count_units(self) -> None:
         for name, worker in self.workers.items():

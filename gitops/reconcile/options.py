@@ -32,8 +32,9 @@ class EngineOptions:
     in time must not keep the others waiting."""
 
     first_look: float = 15.0
-    """Seconds after the start for which status waits until what can be reached has been looked at: a restart must not
-    write "unknown" over what files say, only to take it back a moment later."""
+    """Seconds after the start, or after another daemon's Lease became ours, for which status waits until what can be
+    reached has been looked at: "unknown" must not be written over what files say, only to be taken back a moment
+    later."""
 
     status_debounce: float = 0.5
     """Seconds to collect changes before a status commit."""

@@ -167,7 +167,8 @@ class SecretSources:
             if (record is not None and record.uid) or (ref.name not in self._kept and self._made_before(unit, ref)):
                 continue
             # Its source came while the attempt was under way: nothing else says that something was not done.
-            run.look_again = run.look_again or not any(o.ref == unit.copy_of(ref.name) for o in unit.objects)
+            came = ref.name in self._kept and not any(o.ref == unit.copy_of(ref.name) for o in unit.objects)
+            run.look_again = run.look_again or came
             later = {o.component for o in unit.objects if o.stage > Stage.SECRETS}
             run.stopped |= set(ref.users) or later
 

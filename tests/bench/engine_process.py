@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from gitops.cluster.access import load_libraries
@@ -80,14 +81,15 @@ class RecordingConnection(Connection):
         path: str,
         query: Mapping[str, str] | None,
         headers: Mapping[str, str],
-        body: bytes | None,
+        body: aiohttp.Payload | None,
         timeout: float | None,
         verb: str,
         limit: int | None,
     ) -> Response:
-        sent = headers.get("Content-Type", "")
+        sent = "" if body is None else body.content_type
+        text = None if body is None else body.decode().encode()
         call = self.recorder.begin(
-            Call(verb, method, path, dict(query or {}), sent, headers.get("Accept", ""), body, time.monotonic())
+            Call(verb, method, path, dict(query or {}), sent, headers.get("Accept", ""), text, time.monotonic())
         )
         response = await super()._send(method, path, query, headers, body, timeout, verb, limit)
         call.ended, call.status = time.monotonic(), response.status

@@ -88,3 +88,33 @@ async def test_a_stand_by_writes_no_status_and_after_taking_over_tells_what_is(
     await until(lambda: second.status(UNIT).get("commit") == commit, "the status of the third commit")
     assert "Empty" not in history(repo, BUNDLE)
     assert second.status("status/clusters/one.yaml")["status"] == "Reachable"
+
+
+async def test_a_take_over_of_what_is_steady_commits_nothing(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane
+) -> None:
+    """The stand-by started before there was any status, and long ago: it reads what the other wrote, and only then
+    judges."""
+    repo.commit(one_bundle("t-steady"), "first")
+    first = await fleet(repo, {"one": plane}, name="first")
+    await until(lambda: first.engine.workers and first.engine.workers["one"].may_write, "the first to write")
+    options = dataclasses.replace(OPTIONS, identity="the second", first_contact=1.0)
+    second = await fleet(repo, {"one": plane}, name="second", options=options)
+    await until(
+        lambda: second.engine.workers and second.engine.workers["one"].standby == "test", "the second to stand by"
+    )
+    second.engine._started -= options.first_look
+    await first.settled()
+    await until(lambda: first.status(UNIT).get("status") == "Ready", "the unit to be Ready")
+    await until(lambda: not first.engine.status_pending, "the last status to be pushed")
+    first.stop.set()
+    await first.task
+    before = repo.head(STATUS)
+
+    await until(lambda: second.engine.workers["one"].may_write, "the second to take over")
+    await second.settled()
+    await until(lambda: not second.engine.status_pending, "all to be told that is to be told")
+    (unit_state,) = second.engine.workers["one"].state.units.values()
+    assert unit_state.status is not None
+    assert str(unit_state.status.status) == "Ready"
+    assert repo.head(STATUS) == before
