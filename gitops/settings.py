@@ -307,8 +307,8 @@ class Settings(BaseSettings):
     at each start. Set it only where names are unique for sure (a StatefulSet's pod name)."""
 
     lease_duration: Annotated[Seconds, Field(ge=3, le=60)] = 15.0
-    """Seconds without a sign of life after which another process takes over a cluster. It is renewed every third of
-    that; a process that could not for two thirds writes no more. Lower is faster, and takes over from one that is only
+    """Seconds without a sign of life after which another process takes over a cluster, 3 to 60. It is renewed every third
+    of that; a process that could not for two thirds writes no more. Lower is faster, and takes over from one that is only
     slow."""
 
     parallel_units: Annotated[int, Field(ge=1, le=256)] = 16
