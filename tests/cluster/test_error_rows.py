@@ -964,7 +964,13 @@ async def _server_error(scene: Scene) -> list[ApiError]:
 async def _neighbour_missing(scene: Scene) -> list[ApiError]:
     """An aggregated API that says of an apply that something else is missing."""
     group = fresh_name("agg")[-8:] + ".gitops.example"
-    resource = {"name": "things", "singularName": "thing", "namespaced": True, "kind": "Thing", "verbs": ["patch"]}
+    resource = {
+        "name": "things",
+        "singularName": "thing",
+        "namespaced": True,
+        "kind": "Thing",
+        "verbs": ["list", "patch"],
+    }
     listing = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/v1", "resources": [resource]}
     missing = {
         "kind": "Status",
