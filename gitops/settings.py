@@ -66,7 +66,8 @@ def _mistakes(setting: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        lines = str(error).splitlines()
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        lines = text.splitlines()
         raise SettingsError("\n".join(f"settings: {setting}: {line}" for line in lines)) from None
 
 
@@ -307,9 +308,9 @@ class Settings(BaseSettings):
     at each start. Set it only where names are unique for sure (a StatefulSet's pod name)."""
 
     lease_duration: Annotated[Seconds, Field(ge=3, le=60)] = 15.0
-    """Seconds without a sign of life after which another process takes over a cluster. It is renewed every third of
-    that; a process that could not for two thirds writes no more. Lower is faster, and takes over from one that is only
-    slow."""
+    """Seconds without a sign of life after which another process takes over a cluster, 3 to 60. It is renewed every
+    third of that; a process that could not for two thirds writes no more. Lower is faster, and takes over from one that
+    is only slow."""
 
     parallel_units: Annotated[int, Field(ge=1, le=256)] = 16
     """Units worked on at the same time per cluster. More than `requests_in_flight`, to fill the gaps between a unit's

@@ -99,7 +99,7 @@ def _print(report: OnceReport) -> None:
     for column in ("UNIT", "STATE", "WHAT"):
         table.add_column(column, overflow="fold")
     for key, outcome in report.units.items():
-        table.add_row(str(key), terminal.state(str(outcome.state)), Text(outcome.sentence))
+        table.add_row(str(key), terminal.state(str(outcome.state)), Text(outcome.sentence + outcome.done))
         for problem in outcome.problems:
             table.add_row("", terminal.state(str(problem.state)), Text(f"{problem.object}: {problem.message}"))
     if report.units:

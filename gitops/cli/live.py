@@ -11,7 +11,9 @@ import asyncio
 import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from gitops.cluster.adopting import refusal
 from gitops.cluster.applying import manager_name
 from gitops.cluster.claiming import claims_of
 from gitops.cluster.comparison import FieldDifference, compare
@@ -24,6 +26,7 @@ from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
 from gitops.cluster.reflecting import Changed
 from gitops.cluster.volumes import reclaim_policy
+from gitops.model.adoption import WITHOUT_A_WORD
 from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, ObjectRef, ReconcilerName, UnitKey
 from gitops.model.kinds import CLAIM, NAMESPACE
@@ -32,7 +35,7 @@ from gitops.plan.data_held import data_held
 from gitops.plan.immutable import recreates
 from gitops.plan.naming import is_instance_namespace
 from gitops.plan.parents import Member, ParentRecord, applyset_id, parent_name
-from gitops.plan.pruning import Consent, FuseLimits, Verdict, blown_fuses, decide_prune
+from gitops.plan.pruning import Consent, FuseLimits, Verdict, applied_by, blown_fuses, decide_prune
 from gitops.plan.sending import as_sent
 from gitops.plan.units import Compilation, DesiredObject, Unit
 from gitops.policy.facts import ClusterFacts
@@ -54,13 +57,14 @@ class Change(enum.StrEnum):
     NONE = "unchanged"
     DELETE = "delete"
     KEEP = "keep"
+    REFUSED = "refused"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What applying would do to one object. `differences` for UPDATE, `problem` for UNKNOWN and, why, for KEEP: an
-    object that is declared no more and stays."""
+    """What applying would do to one object. `differences` for UPDATE, `problem` for UNKNOWN and, why, for REFUSED, an
+    object of others that is not taken over, and for KEEP, one that is declared no more and stays."""
 
     ref: ObjectRef
     change: Change
@@ -86,7 +90,9 @@ class LivePlan:
 
     @property
     def changing(self) -> bool:
-        return any(c.change not in (Change.NONE, Change.KEEP) for found in self.changes.values() for c in found)
+        return any(
+            c.change not in (Change.NONE, Change.KEEP, Change.REFUSED) for found in self.changes.values() for c in found
+        )
 
 
 async def compare_with_clusters(
@@ -159,6 +165,7 @@ class _Cluster:
         self._registry = registry
         self._objects: Objects | None = None
         self._scalers = Scalers(ownership)
+        self._adoption = compilation.repository.spec.adoption if compilation.repository else WITHOUT_A_WORD
 
     async def open(self) -> None:
         try:
@@ -192,7 +199,7 @@ class _Cluster:
         await self._learn_scalers(self._objects, units)
         declared = {ref for unit in units.values() for ref in unit.names}
         for key, unit in sorted(units.items()):
-            compared = (self._compare(self._objects, key, desired) for desired in unit.objects)
+            compared = (self._compare(self._objects, unit, desired) for desired in unit.objects)
             changes = await asyncio.gather(*compared)
             deleted = await self._deleted(self._objects, key, own=unit.names, declared=declared)
             found[key] = [*changes, *deleted]
@@ -250,7 +257,7 @@ class _Cluster:
                 )
         return sentences
 
-    async def _compare(self, objects: Objects, key: UnitKey, desired: DesiredObject) -> ObjectChange:
+    async def _compare(self, objects: Objects, unit: Unit, desired: DesiredObject) -> ObjectChange:
         source = str(desired.origin)
         try:
             live = await objects.get(desired.gvk, desired.ref)
@@ -260,6 +267,9 @@ class _Cluster:
             return ObjectChange(desired.ref, Change.UNKNOWN, source, problem=str(live))
         if live is None:
             return ObjectChange(desired.ref, Change.CREATE, source)
+        refused = "" if applied_by(live.get("metadata") or {}, self._manager) else self._refusal(unit, live)
+        if refused:
+            return ObjectChange(desired.ref, Change.REFUSED, source, problem=refused)
         left = claims_of(
             desired,
             live,
@@ -277,9 +287,19 @@ class _Cluster:
             before = earlier_state(body, live, compared)
             holds = data_held(desired.ref.group_kind, live, registry=self._registry, manager=self._manager)
             allowed = recreates(desired, holds=holds)
-            update = Update(self.name, desired.ref, before, body, desired.provenance, key.workload, live, allowed)
+            update = Update(self.name, desired.ref, before, body, desired.provenance, unit.key.workload, live, allowed)
             self.updates.append(update)
         return ObjectChange(desired.ref, change, source, compared.differences)
+
+    def _refusal(self, unit: Unit, live: Mapping[str, Any]) -> str:
+        """Why the daemon would not take over what others made."""
+        return refusal(
+            live,
+            self._adoption.with_(unit.adoption),
+            reconciler=self._reconciler,
+            applyset=applyset_id(parent_name(unit.key)),
+            manager=self._manager,
+        )
 
     async def _deleted(
         self, objects: Objects, key: UnitKey, *, own: Collection[ObjectRef], declared: Collection[ObjectRef]

@@ -187,9 +187,10 @@ _SIGNS = {
     "update": ("~", "yellow"),
     "delete": ("-", "red"),
     "keep": ("·", "yellow"),
+    "refused": ("!", "red"),
     "unknown": ("?", "magenta"),
 }
-_WORDS = {"create": "to create", "update": "to change", "delete": "to delete", "keep": "kept"}
+_WORDS = {"create": "to create", "update": "to change", "delete": "to delete", "keep": "kept", "refused": "refused"}
 """Most telling first; what is in no entry comes last, in its own word."""
 
 

@@ -1,4 +1,4 @@
-"""`gitops rbac check`: the gate of rights for files, or for the operators of a cluster."""
+"""`gitops rbac`: the gate of rights for files or for the operators of a cluster, and the least rights of the daemon."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from gitops.cluster.errors import ApiError
     from gitops.cluster.rights import LiveRights
     from gitops.model.operators import OperatorType
+    from gitops.policy.rbac.roles import Account
     from gitops.settings import Settings
 
-application = typer.Typer(help="What operators may do on a cluster.", no_args_is_help=True, rich_markup_mode=None)
+application = typer.Typer(
+    help="What operators may do on a cluster, and what the daemon must.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @application.callback()
@@ -186,11 +189,8 @@ def roles(
     from gitops.cli.rbac_roles import manifests
     from gitops.model.identity import ClusterName, ReconcilerName
     from gitops.plan.least_rights import least_rights
-    from gitops.policy.rbac.roles import Account
 
-    namespace, slash, name = service_account.partition("/")
-    if not (namespace and slash and name):
-        _fail("--service-account is NAMESPACE/NAME")
+    account = _account(service_account)
     settings = options.settings_from(config=config, pairs=set_, flags={}, quiet=True)
     registry = settings.operator_registry()
     tree, compilation = compiled_folder(path, registry=registry)
@@ -200,9 +200,25 @@ def roles(
     reconciler = ReconcilerName(compilation.repository.metadata.name)
     rights = least_rights(compilation, ClusterName(cluster), registry, reconciler=reconciler)
     labels = compilation.clusters[cluster].spec.namespaceTemplate.labels
-    account = Account(namespace, name)
     text = manifests(rights, account, cluster=cluster, reconciler=reconciler, preflight_labels=labels)
     typer.echo(text, nl=False)
     if compilation.errors:
         terminal.print_findings(compilation.errors, tree.read, terminal.console(stderr=True))
         raise typer.Exit(Exit.FINDINGS)
+
+
+def _account(text: str) -> Account:
+    """`namespace/name` of a ServiceAccount; what has another form ends the command."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from gitops.model.documents import AccountName
+    from gitops.policy.rbac.roles import Account
+
+    namespace, slash, name = text.partition("/")
+    try:
+        TypeAdapter(AccountName).validate_python(text)
+    except ValidationError:
+        slash = ""
+    if not slash:
+        _fail(f"--service-account {text}: write NAMESPACE/NAME, as in gitops-system/gitops")
+    return Account(namespace, name)

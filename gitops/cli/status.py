@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Bodies = dict[str, dict[str, Any]]
 """Path of a status file → its content."""
 
-_FINE = ("ACTIVE", "INACTIVE", "Ready", "Completed", "Suspended", "Reachable")
+_FINE = ("ACTIVE", "INACTIVE", "Ready", "Completed", "Suspended", "Empty", "Reachable")
 
 
 def status(

@@ -36,7 +36,7 @@ from gitops.cluster.managed_fields import (
     tree_of,
 )
 from gitops.cluster.tools import Owner
-from gitops.model.adoption import Tool
+from gitops.model.adoption import Adoption, Tool
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
 from gitops.readiness.texts import one_line
 
@@ -99,6 +99,21 @@ def is_ours(live: Mapping[str, Any], *, reconciler: str, manager: str) -> bool:
     """Was it applied by us, for whatever unit, also when it has lost the label by which we watch it?"""
     owner = ((live.get("metadata") or {}).get("labels") or {}).get(RECONCILER_LABEL)
     return owner == reconciler or (owner is None and _labelled_by(manager, live))
+
+
+def refusal(live: Mapping[str, Any], adoption: Adoption, *, reconciler: str, applyset: str, manager: str) -> str:
+    """Why an object that exists may not be taken over; "" when it may, or is ours."""
+    controller = controller_of(live, manager=manager)
+    if controller:
+        return f"it exists and belongs to {controller}, which made it; such objects are never taken over"
+    for owner in foreign_owners(live, reconciler=reconciler, applyset=applyset, manager=manager):
+        if owner.tool is None:
+            return f"it exists and {owner.words} declares it"
+        if owner.tool not in adoption.tools:
+            return f"it exists and {owner.words} declares it; `adoptFrom: [{owner.tool}]` would take it over"
+    if not adoption.allowed and not is_ours(live, reconciler=reconciler, manager=manager):
+        return "it exists, made by other means, and `adopt: never` is declared"
+    return ""
 
 
 def _labelled_by(manager: str, live: Mapping[str, Any]) -> bool:

@@ -38,6 +38,12 @@ class Resource:
     verbs: frozenset[str]
     subresources: frozenset[str] = frozenset()
 
+    @property
+    def stored(self) -> bool:
+        """Whether its objects can be seen again. Reviews, bindings and the like are answered, and nothing of them is
+        kept."""
+        return not self.verbs or "list" in self.verbs
+
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """URL path of the collection (without a name: of all namespaces when `namespace` is empty) or of one object.
 
@@ -89,10 +95,17 @@ class Discovery:
         self._lock = asyncio.Lock()
 
     async def find(self, gvk: GroupVersionKind) -> Resource | ApiError:
-        """The resource of a kind. ApiError: WAITING when the cluster does not serve it (now), otherwise why it is
-        not known (UNREACHABLE, RETRY, FORBIDDEN, …). Never raises for an unreachable cluster."""
+        """The resource of a kind. ApiError: WAITING when the cluster does not serve it (now), REFUSED when it keeps no
+        objects of it, otherwise why it is not known (UNREACHABLE, RETRY, FORBIDDEN, …). Never raises for an unreachable
+        cluster."""
         if gvk in ALWAYS_SERVED:
             return ALWAYS_SERVED[gvk]
+        found = await self._find(gvk)
+        if isinstance(found, ApiError) or found.stored:
+            return found
+        return given("NotStored", f"the cluster answers {gvk} and keeps nothing of it")
+
+    async def _find(self, gvk: GroupVersionKind) -> Resource | ApiError:
         async with self._lock:
             if self._fresh and gvk in self._resources:
                 return self._resources[gvk]

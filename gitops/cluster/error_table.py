@@ -355,6 +355,13 @@ ROWS: tuple[Row, ...] = (
         example="the cluster does not serve this kind",
     ),
     Row(
+        id="kind-not-stored",
+        given=("NotStored",),
+        cls=ErrorClass.REFUSED,
+        hint="take it out of Git: there would be nothing to compare, repair or delete",
+        example="the cluster answers authorization.k8s.io/v1 SubjectAccessReview and keeps nothing of it",
+    ),
+    Row(
         id="discovery-failed",
         given=("DiscoveryFailed",),
         cls=ErrorClass.RETRY,
@@ -395,7 +402,7 @@ ROWS: tuple[Row, ...] = (
         codes=(403,),
         message=_text(r'User ".*" cannot '),
         cls=ErrorClass.FORBIDDEN,
-        hint="`gitops rbac CLUSTER` prints the rights that are needed",
+        hint="`gitops rbac roles CLUSTER` prints the rights that are needed",
         example='configmaps "c" is forbidden: User "u" cannot patch resource "configmaps" in API group "" …',
     ),
     Row(

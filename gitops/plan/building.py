@@ -35,7 +35,7 @@ from gitops.plan.units import (
     Handling,
     Trigger,
 )
-from gitops.policy.annotations import Dependency, Wishes
+from gitops.policy.annotations import DEPENDS_ON, Dependency, Wishes
 from gitops.policy.field_rules import values_at
 from gitops.policy.objects import judge
 from gitops.policy.registry import KindRules, OperatorRegistry
@@ -177,7 +177,7 @@ def _order_findings(
     workload: WorkloadRef,
 ) -> tuple[Finding, ...]:
     found = []
-    at = ("metadata", "annotations")
+    at = ("metadata", "annotations", DEPENDS_ON)
     for position, dependency in unknown:
         item = objects[position]
         message = f"{item.ref.kind} {item.ref.name} depends on {dependency}, which {workload} does not declare"

@@ -58,7 +58,7 @@ def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repos
     for field, values in (("labels", template.labels), ("annotations", template.annotations)):
         for key in sorted(values):
             if key.startswith(RESERVED_PREFIXES):
-                message = f"{key} is written by the reconciler only"
+                message = f"{key} may not be set in Git"
                 yield say(policy_codes.OUR_METADATA, message, "spec", "namespaceTemplate", field, key)
 
 

@@ -87,7 +87,7 @@ def typed(
     secrets = _credentials(document, workload)
     kind = body.get("kind")
     if kind != model.__name__:
-        known = f"a {kind}" if isinstance(kind, str) and kind in KINDS else "another kind"
+        known = kind if isinstance(kind, str) and kind in KINDS else "another kind"
         message = f"expected kind {model.__name__}, found {known if kind is not None else 'no kind'}"
         return None, (*secrets, _at(document, ("kind",), codes.WRONG_KIND, message, workload))
     if body.get("apiVersion") != API_VERSION:

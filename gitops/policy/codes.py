@@ -202,7 +202,7 @@ NAMESPACE_IGNORED = define(
     "GO4111",
     W,
     "A namespace on a cluster-scoped kind",
-    "Remove it; it is ignored.",
+    "Remove it.",
     example="`kind: Namespace` with `metadata: {name: a, namespace: b}`",
 )
 
@@ -267,7 +267,7 @@ INLINE_SECRETS = define(
 OUR_METADATA = define(
     "GO4301",
     E,
-    "A label or annotation that only the reconciler writes",
+    "A label or annotation with a prefix of the reconciler that may not be set in Git",
     "Remove it; see docs/documents.md for those you may set.",
     example="`labels: {gitops/reconciler: mine}`",
 )

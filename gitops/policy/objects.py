@@ -6,6 +6,7 @@ the value; a value itself is never shown unless it is a number or a truth value.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,7 +115,7 @@ class _Judge:
         reserved = self.registry.reserved_prefixes()
         for key in sorted(self.body["metadata"].get(name, ())):
             if key.startswith(RESERVED_PREFIXES) and not (name == "annotations" and key in _ALLOWED):
-                self.say(codes.OUR_METADATA, f"{key} is written by the reconciler only", "metadata", name, key)
+                self.say(codes.OUR_METADATA, _not_for_git(name, key), "metadata", name, key)
             elif key.startswith(reserved):
                 self.say(codes.OPERATOR_METADATA, f"{key} is written by its operator only", "metadata", name, key)
 
@@ -222,3 +223,12 @@ class _Judge:
         found = values_at(self.body, limit.parts)
         names = ((path, path[-1] if keys and isinstance(path[-1], str) else value) for path, value in found)
         return [(path, name) for path, name in names if isinstance(name, str)]
+
+
+def _not_for_git(place: str, key: str) -> str:
+    """Why a label or annotation of ours may not be set: with a guess where one that may be set is written wrongly."""
+    if key in _ALLOWED:
+        return f"{key} is an annotation, no label"
+    near = difflib.get_close_matches(key[:64], sorted(_ALLOWED), n=1, cutoff=0.85)
+    guess = f"; did you mean {near[0]}?" if near and place == "annotations" else ""
+    return f"{key} may not be set in Git{guess}"

@@ -42,7 +42,7 @@ CREDENTIALS_CHECK = 30.0
 
 
 class Connector(Protocol):
-    """Opens connections by the name of the credentials (gitops/daemon.py: a folder of kubeconfigs)."""
+    """Opens connections by the name of the credentials (connecting.py: a folder of kubeconfigs)."""
 
     async def open(self, cluster: Cluster) -> Connection:
         """Raises RequestFailed."""

@@ -49,12 +49,13 @@ class Adopter:
             return True
         adoption = adoption_of(self._state, run.unit)
         applyset, manager = applyset_id(parent_name(run.unit.key)), self._state.manager
-        ours = adopting.is_ours(live, reconciler=self._state.reconciler, manager=manager)
-        owners = adopting.foreign_owners(live, reconciler=self._state.reconciler, applyset=applyset, manager=manager)
-        refusal = _refusal(live, owners, adoption, ours=ours, manager=manager)
+        reconciler = self._state.reconciler
+        refusal = adopting.refusal(live, adoption, reconciler=reconciler, applyset=applyset, manager=manager)
         if refusal:
             run.refuse(desired, refusal)
             return False
+        ours = adopting.is_ours(live, reconciler=reconciler, manager=manager)
+        owners = adopting.foreign_owners(live, reconciler=reconciler, applyset=applyset, manager=manager)
         earlier = adopting.old_entries(live, adoption.tools)
         run.met[desired.ref] = Met(live, live, earlier, adoption.tools, owners, ours)
         return True
@@ -110,22 +111,6 @@ def left_over_sentence(found: Collection[tuple[str, tuple[str, ...]]]) -> str:
     ]
     more = f" (and of {len(told) - 1} more objects)" if len(told) > 1 else ""
     return told[0] + more if told else ""
-
-
-def _refusal(
-    live: Mapping[str, Any], owners: Collection[tools.Owner], adoption: Adoption, *, ours: bool, manager: str
-) -> str:
-    controller = adopting.controller_of(live, manager=manager)
-    if controller:
-        return f"it exists and belongs to {controller}, which made it; such objects are never taken over"
-    for owner in owners:
-        if owner.tool is None:
-            return f"it exists and {owner.words} declares it"
-        if owner.tool not in adoption.tools:
-            return f"it exists and {owner.words} declares it; `adoptFrom: [{owner.tool}]` would take it over"
-    if not ours and not adoption.allowed:
-        return "it exists, made by other means, and `adopt: never` is declared"
-    return ""
 
 
 def _told(desired: DesiredObject, met: Met, live: Mapping[str, Any], manager: str) -> str:

@@ -50,7 +50,7 @@ class Sight(enum.StrEnum):
     """What is known of a watched kind."""
 
     UNKNOWN = "unknown"  # not listed yet, or it cannot be listed
-    UNSERVED = "unserved"  # the cluster has no such kind
+    UNSERVED = "unserved"  # the cluster has no such kind, or keeps no objects of it
     SYNCED = "synced"
 
 
@@ -145,7 +145,10 @@ class Watches:
     def notice_served(self) -> None:
         """Begin the watches of kinds that discovery found since: no definition tells that an aggregated API came."""
         known = self._discovery.known()
-        if any(sight is Sight.UNSERVED and watch.gvk in known for watch, sight in self._sights.items()):
+        if any(
+            sight is Sight.UNSERVED and watch.gvk in known and known[watch.gvk].stored
+            for watch, sight in self._sights.items()
+        ):
             self._wake(looks=1)
 
     def _wake(self, *, looks: int = LOOKS) -> None:
@@ -209,7 +212,7 @@ class Watches:
             found = await self._discovery.find(watch.gvk)
             if not isinstance(found, ApiError):
                 return found.path(namespace=watch.namespace)
-            unserved = found.cls is ErrorClass.WAITING
+            unserved = found.cls in (ErrorClass.WAITING, ErrorClass.REFUSED)
             failures = 0 if unserved else failures + 1
             asked = asked + 1 if unserved else 0
             self._see(watch, Sight.UNSERVED if unserved else Sight.UNKNOWN)

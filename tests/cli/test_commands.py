@@ -129,6 +129,10 @@ def test_status_reads_past_what_others_keep_on_the_branch(gitops: Any, tmp_path:
     assert "chat" in result.out
     assert "Notes" not in result.out
     assert "\x1b" not in result.out
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "warm.yaml").write_text(ours.replace("Function", "Task").replace("ACTIVE", "Empty"))
+    result = gitops("status", "--path", tmp_path / "repository", "--state-dir", tmp_path / "state")
+    assert result.code == 0  # a task that is not run has no unit that could be unready
 
 
 def test_apply_of_a_repository_that_cannot_be_read_is_code_2_and_says_why(gitops: Any, tmp_path: Path) -> None:

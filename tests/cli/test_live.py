@@ -83,6 +83,21 @@ def test_plan_apply_plan_status(gitops: Any, template: Path, fleet: tuple[Any, l
     assert "1 to change, 5 to delete, 2 kept" in drifted.out
     assert plane.get(CONFIG)["data"]["index.html"] == "edited"
 
+    release = {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "platform"}
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "annotations": release}}
+    plane.request("POST", "/api/v1/namespaces/platform/configmaps", theirs | {"data": {"a": "1"}})
+    theirs["metadata"] = {"name": "theirs", "namespace": "platform"}
+    bundle = template / "bundles/platform-base/bundle.yaml"
+    (bundle.parent / "manifests/theirs.yaml").write_text(json.dumps(theirs | {"data": {"a": "2"}}))
+    refused = " ".join(gitops(*plan).out.split())
+    assert "! ConfigMap platform/theirs bundles/platform-base/manifests/theirs.yaml:1 it exists" in refused
+    assert "the Helm release web declares it; `adoptFrom: [helm]` would take it over" in refused
+    assert "1 to change, 5 to delete, 2 kept, 1 refused" in refused
+    bundle.write_text(bundle.read_text() + "  adoptFrom: [helm]\n")
+    allowed = " ".join(gitops(*plan).out.split())
+    assert "~ ConfigMap platform/theirs" in allowed
+    assert "data.a: 1 → 2" in allowed
+
     status = gitops("status", "--path", template, "--state-dir", arguments[5], "--units")
     assert "llama-chat" in status.out
     assert "function/llama-chat/h100-0@dgx-a" in status.out

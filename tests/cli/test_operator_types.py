@@ -92,3 +92,11 @@ def test_a_place_that_is_not_there(gitops: Any, repository: Path, tmp_path: Path
     result = gitops("rbac", "check", "--set", f"operator_types={tmp_path / 'none.yaml'}", EXAMPLE)
     assert result.code == 2
     assert "operator_types" in result.err
+
+
+def test_a_file_that_is_not_there_is_named(gitops: Any, repository: Path, tmp_path: Path) -> None:
+    for setting, command in (("operator_types", "validate"), ("ownership_tables", "plan")):
+        places = ("--credentials-dir", tmp_path) if command == "plan" else ()
+        result = gitops(command, repository, *places, "--set", f"{setting}={tmp_path / 'none.yaml'}")
+        assert result.code == 2
+        assert result.err == f"gitops: settings: {setting}: {tmp_path / 'none.yaml'}: No such file or directory\n"

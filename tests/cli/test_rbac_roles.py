@@ -41,11 +41,17 @@ def test_rules_with_the_same_verbs_and_names_are_one() -> None:
     assert "ClusterRoleBinding" in text
 
 
-def test_a_cluster_that_is_not_there_is_a_mistake() -> None:
+def test_a_cluster_or_an_account_that_cannot_be_is_a_mistake() -> None:
     folder = Path(__file__).parents[2] / "repo-template"
     result = CliRunner().invoke(application, ["rbac", "roles", "nowhere", str(folder)])
     assert result.exit_code == 2
     assert "no cluster nowhere" in result.output
+    for account in ("gitops", "a/b/c", "/gitops", "A/b"):
+        result = CliRunner().invoke(application, ["rbac", "roles", "dgx-a", str(folder), "--service-account", account])
+        assert (result.exit_code, result.output) == (
+            2,
+            f"gitops: --service-account {account}: write NAMESPACE/NAME, as in gitops-system/gitops\n",
+        )
     result = CliRunner().invoke(application, ["rbac", "roles", "dgx-a", str(folder)])
     assert result.exit_code == 0
     assert '"*"' not in result.output

@@ -234,7 +234,7 @@ async def test_o04_stale_versions_keep_what_was_known() -> None:
     def group(name: str, **version: Any) -> dict[str, Any]:
         return {"metadata": {"name": name}, "versions": [{"version": "v1", **version}]}
 
-    served = {"resource": "as", "responseKind": {"kind": "A"}, "scope": "Namespaced", "verbs": ["get"]}
+    served = {"resource": "as", "responseKind": {"kind": "A"}, "scope": "Namespaced", "verbs": ["get", "list"]}
     groups = [group("a.example", resources=[served]), group("b.example")]
 
     class Server:

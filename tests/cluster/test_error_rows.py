@@ -600,6 +600,12 @@ async def _kind_not_found(scene: Scene) -> list[ApiError]:
     return [await scene.refused(scene.body("nowhere.example/v1", "Thing"))]
 
 
+@produces("kind-not-stored")
+async def _kind_not_stored(scene: Scene) -> list[ApiError]:
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {"name": "me"}}
+    return [await scene.refused(review | {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}})]
+
+
 @produces("discovery-failed")
 async def _discovery_failed(scene: Scene) -> list[ApiError]:
     aggregated(scene, "v1.dark.gitops.example", free_port())
@@ -958,7 +964,13 @@ async def _server_error(scene: Scene) -> list[ApiError]:
 async def _neighbour_missing(scene: Scene) -> list[ApiError]:
     """An aggregated API that says of an apply that something else is missing."""
     group = fresh_name("agg")[-8:] + ".gitops.example"
-    resource = {"name": "things", "singularName": "thing", "namespaced": True, "kind": "Thing", "verbs": ["patch"]}
+    resource = {
+        "name": "things",
+        "singularName": "thing",
+        "namespaced": True,
+        "kind": "Thing",
+        "verbs": ["list", "patch"],
+    }
     listing = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/v1", "resources": [resource]}
     missing = {
         "kind": "Status",

@@ -13,7 +13,7 @@ from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.definitions import definition
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, config_map, namespace_yaml, until
-from fleet_kit.scenes import DGX, bundle_files, key_of, repository, unit, writes_to
+from fleet_kit.scenes import DGX, bundle_files, key_of, outcome_is, repository, unit, writes_to
 
 from gitops.model.findings import Severity
 from gitops.reconcile.outcomes import SyncState
@@ -209,6 +209,17 @@ async def test_a_bundle_of_any_kinds_and_what_others_fill_in(
     worker._session.queue.poke(key_of("birds"))
     await worker._session.queue.idle()
     assert running.calls(DGX) == []
+
+    # What is answered and not kept cannot be enforced: that object is refused, and what is beside it applied.
+    asking = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {"name": "may-i"}}
+    running.push(
+        bundle_files("asking", {"all.yaml": dumped(asking) + "---\n" + config_map("beside", "pond")}), "a question"
+    )
+    await until(outcome_is(running, "asking", SyncState.REFUSED), "the refusal")
+    (problem,) = unit(running, "asking").outcome.problems
+    assert problem.object.kind == "SelfSubjectAccessReview"
+    assert "keeps nothing of it" in problem.message
+    assert plane.get("/api/v1/namespaces/pond/configmaps/beside") is not None
 
 
 async def test_kinds_of_an_aggregated_api(

@@ -170,6 +170,19 @@ def test_unknown_field_gets_a_guess(compile_small):
     assert messages == ["unknown field spec.verison; did you mean version?"]
 
 
+@pytest.mark.parametrize(
+    ("place", "key", "words"),
+    [
+        ("annotations", "gitops/depend-on", "gitops/depend-on may not be set in Git; did you mean gitops/depends-on?"),
+        ("annotations", "gitops/source", "gitops/source may not be set in Git"),
+        ("labels", "gitops/conflicts", "gitops/conflicts is an annotation, no label"),
+    ],
+)
+def test_a_mark_of_ours_that_may_not_be_set_gets_a_guess(compile_small, place, key, words):
+    messages = [f.message for f in compile_small({OBJECTS: in_web("ConfigMap", f"  {place}: {{{key}: x}}\n")}).errors]
+    assert messages == [f"ConfigMap page: {words}"]
+
+
 def test_a_message_is_bounded_whatever_the_author_writes(compile_small, small):
     text = small().files["bundles/base/bundle.yaml"] + f"  ? {'k' * 100_000}\n  : 1\n"
     (found,) = compile_small({"bundles/base/bundle.yaml": text}).errors
