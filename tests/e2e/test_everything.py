@@ -23,14 +23,13 @@ from controlplane_kit.faults import Request
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import STATUS, Fleet, StartFleet, cluster, config_map, namespace_yaml, until
 from fleet_kit.process import DaemonProcess
-from fleet_kit.scenes import DGX, bundle_files, deployment, outcome_is, repository
+from fleet_kit.scenes import DGX, GPUS, bundle_files, deployment, function_files, outcome_is, plain_map, repository
 
 from gitops.cluster.objects import JSON_PATCH
 from gitops.reconcile.outcomes import SyncState
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e, pytest.mark.upstream]
 
-GPUS = [{"name": "H100", "capacity": 8, "instanceTypes": [{"name": "H100x1", "gpusPerInstance": 1}]}]
 CHAT, APP = "fn-chat-any-0", "app"
 
 SECRET = f"/api/v1/namespaces/{CHAT}/secrets/key"
@@ -44,10 +43,6 @@ def text(kind: str, name: str, api: str = "v1", namespace: str = "", **body: Any
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     metadata |= body.pop("metadata", {})
     return yaml.safe_dump({"apiVersion": api, "kind": kind, "metadata": metadata, **body})
-
-
-def document(kind: str, name: str, **spec: Any) -> str:
-    return text(kind, name, "gitops/v1alpha1", spec=spec)
 
 
 def robots() -> str:
@@ -78,29 +73,17 @@ def everything(value: str, *, level: str = "1") -> dict[str, str]:
             spec={"template": {"spec": pod}},
         ),
     }
-    function = document(
-        "Function",
-        "chat",
-        version="1",
-        operatorTypes=["dynamo"],
-        manifests=["manifests/"],
-        secretRefs=[{"name": "key"}],
-    )
-    deployed = document(
-        "FunctionDeployment", "chat", gpuSpecifications=[{"id": "any", "gpu": "H100", "minInstances": 1}]
-    )
     request = {"model": "example/model", "autoApply": False}
+    chat = {
+        "account.yaml": text("ServiceAccount", "uses-key", imagePullSecrets=[{"name": "key"}]),
+        "settings.yaml": plain_map("settings", level=level),
+        "profile.yaml": text("DynamoGraphDeploymentRequest", "profile", "nvidia.com/v1beta1", spec=request),
+    }
     return {
         **repository(),
         f"clusters/{DGX}.yaml": cluster(DGX, gpus=GPUS, attributes=["DynamoOperatorSupport"]),
         **bundle_files("app", manifests),
-        "functions/chat/function.yaml": function,
-        "functions/chat/deployment.yaml": deployed,
-        "functions/chat/manifests/account.yaml": text("ServiceAccount", "uses-key", imagePullSecrets=[{"name": "key"}]),
-        "functions/chat/manifests/settings.yaml": text("ConfigMap", "settings", data={"level": level}),
-        "functions/chat/manifests/profile.yaml": text(
-            "DynamoGraphDeploymentRequest", "profile", "nvidia.com/v1beta1", spec=request
-        ),
+        **function_files("chat", chat, operator="dynamo", secretRefs=[{"name": "key"}]),
     }
 
 

@@ -11,7 +11,18 @@ from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.definitions import definition
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, cluster, config_map, forget, namespace_yaml, until
-from fleet_kit.scenes import DGX, bundle_files, deployment, key_of, outcome_is, repository, unit
+from fleet_kit.scenes import (
+    DGX,
+    GPUS,
+    bundle_files,
+    deployment,
+    function_files,
+    key_of,
+    outcome_is,
+    plain_map,
+    repository,
+    unit,
+)
 
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import applyset_id, parent_name
@@ -19,38 +30,8 @@ from gitops.reconcile.outcomes import SyncState
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
-GPUS = [{"name": "H100", "capacity": 8, "instanceTypes": [{"name": "H100x1", "gpusPerInstance": 1}]}]
 SPACE = "moving"
-FUNCTION = {
-    "functions/chat/function.yaml": """\
-apiVersion: gitops/v1alpha1
-kind: Function
-metadata:
-  name: chat
-spec:
-  version: "1"
-  operatorTypes: [nim]
-  manifests: [manifests/]
-  namespace: lent
-""",
-    "functions/chat/deployment.yaml": """\
-apiVersion: gitops/v1alpha1
-kind: FunctionDeployment
-metadata:
-  name: chat
-spec:
-  gpuSpecifications:
-    - {id: any, gpu: H100, minInstances: 1}
-""",
-    "functions/chat/manifests/b.yaml": """\
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: b
-data:
-  value: "1"
-""",
-}
+FUNCTION = function_files("chat", {"b.yaml": plain_map("b", value="1")}, namespace="lent")
 COG = {"apiVersion": "moving.example/v1", "kind": "Cog", "metadata": {"name": "one", "namespace": SPACE}}
 
 PATHS = {

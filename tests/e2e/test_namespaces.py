@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 from controlplane_kit.client import MERGE
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, cluster, config_map, forget, namespace_yaml, until
-from fleet_kit.scenes import DGX, bundle_files, except_parents, live, repository
+from fleet_kit.scenes import DGX, GPUS, bundle_files, except_parents, function_files, live, plain_map, repository
 
 from gitops.model.identity import UnitKey
 from gitops.plan.parents import parent_name
@@ -19,7 +18,6 @@ from gitops.reconcile.outcomes import SyncState, UnitOutcome
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
-GPUS = [{"name": "H100", "capacity": 80, "instanceTypes": [{"name": "H100x1", "gpusPerInstance": 1}]}]
 HOLD = "test.example/hold"
 REST = bundle_files("rest", {"rest.yaml": config_map("rest", "default", value="1")})
 
@@ -32,15 +30,7 @@ def target(**template: Any) -> dict[str, str]:
 
 def function(name: str, *, instances: int = 1, level: str = "info") -> dict[str, str]:
     """A function with one ConfigMap."""
-    head = {"apiVersion": "gitops/v1alpha1", "metadata": {"name": name}}
-    spec = {"version": "1", "operatorTypes": ["nim"], "manifests": ["manifests/"]}
-    gpus = {"gpuSpecifications": [{"id": "any", "gpu": "H100", "minInstances": instances}]}
-    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"level": level}}
-    return {
-        f"functions/{name}/function.yaml": yaml.safe_dump({**head, "kind": "Function", "spec": spec}),
-        f"functions/{name}/deployment.yaml": yaml.safe_dump({**head, "kind": "FunctionDeployment", "spec": gpus}),
-        f"functions/{name}/manifests/settings.yaml": yaml.safe_dump(settings),
-    }
+    return function_files(name, {"settings.yaml": plain_map("settings", level=level)}, instances=instances)
 
 
 def key(name: str, index: int = 0) -> str:

@@ -19,9 +19,11 @@ from fleet_kit.scenes import (
     bundle_files,
     deployment,
     except_parents,
+    function_files,
     key_of,
     live,
     outcome_is,
+    plain_map,
     repository,
     settings,
     unit,
@@ -34,37 +36,7 @@ from gitops.reconcile.outcomes import SyncState
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
-FUNCTION = {
-    "functions/chat/function.yaml": """\
-apiVersion: gitops/v1alpha1
-kind: Function
-metadata:
-  name: chat
-spec:
-  version: "1"
-  operatorTypes: [nim]
-  manifests: [manifests/]
-""",
-    "functions/chat/deployment.yaml": """\
-apiVersion: gitops/v1alpha1
-kind: FunctionDeployment
-metadata:
-  name: chat
-spec:
-  gpuSpecifications:
-    - id: any
-      gpu: H100
-      minInstances: 1
-""",
-    "functions/chat/manifests/settings.yaml": """\
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-data:
-  level: info
-""",
-}
+FUNCTION = function_files("chat", {"settings.yaml": plain_map("settings", level="info")})
 
 
 REST = bundle_files("rest", {"rest.yaml": config_map("rest", "rest", value="1")})

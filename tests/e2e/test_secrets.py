@@ -17,7 +17,7 @@ from controlplane_kit import faults
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import Fleet, StartFleet, cluster, config_map, forget, until
-from fleet_kit.scenes import DGX, bundle_files, except_parents, live, repository
+from fleet_kit.scenes import DGX, GPUS, bundle_files, except_parents, function_files, live, plain_map, repository
 
 from gitops.cluster.values import MASK
 from gitops.model.identity import UnitKey
@@ -32,33 +32,10 @@ SPACE = "fn-chat-any-0"
 CANARY = "canary-7f3a9c-value"
 CLI = "import gitops.cli; gitops.cli.main()"
 SOURCES_LISTED = faults.on("GET", "/namespaces/gitops-secrets/secrets$")
-GPUS = [{"name": "H100", "capacity": 8, "instanceTypes": [{"name": "H100x1", "gpusPerInstance": 1}]}]
 CLUSTER = cluster(DGX, gpus=GPUS, attributes=["NIMOperatorSupport"])
-DEPLOYMENT = """\
-apiVersion: gitops/v1alpha1
-kind: FunctionDeployment
-metadata:
-  name: chat
-spec:
-  gpuSpecifications:
-    - id: any
-      gpu: H100
-      minInstances: 1
-"""
 EMPTY = yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "rest", "namespace": "default"}})
 REST = bundle_files("rest", {"rest.yaml": config_map("rest", "default", value="1"), "secret.yaml": EMPTY})
 """Its Secret has Secrets watched whether there are copies or not."""
-
-
-def function(*secrets: str) -> str:
-    spec = {
-        "version": "1",
-        "operatorTypes": ["nim"],
-        "manifests": ["manifests/"],
-        "secretRefs": [{"name": name} for name in secrets],
-    }
-    body = {"apiVersion": "gitops/v1alpha1", "kind": "Function", "metadata": {"name": "chat"}, "spec": spec}
-    return yaml.safe_dump(body)
 
 
 def account(name: str, secret: str) -> str:
@@ -69,17 +46,13 @@ def account(name: str, secret: str) -> str:
 
 def files(*secrets: str) -> dict[str, str]:
     """A function with ConfigMap `settings`, and for each Secret an account that names it."""
-    folder = "functions/chat"
-    accounts = {f"{folder}/manifests/{name}.yaml": account(f"uses-{name}", name) for name in secrets}
-    settings = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}})
+    accounts = {f"{name}.yaml": account(f"uses-{name}", name) for name in secrets}
+    refs = [{"name": name} for name in secrets]
     return {
         **repository(),
         **REST,
         f"clusters/{DGX}.yaml": CLUSTER,
-        f"{folder}/function.yaml": function(*secrets),
-        f"{folder}/deployment.yaml": DEPLOYMENT,
-        f"{folder}/manifests/settings.yaml": settings,
-        **accounts,
+        **function_files("chat", {"settings.yaml": plain_map("settings"), **accounts}, secretRefs=refs),
     }
 
 
@@ -233,7 +206,7 @@ async def test_a_missing_secret_holds_only_what_names_it_and_its_creation_ends_t
 
     # only a reference that left Git removes a copy
     again.clear()
-    again.push({"functions/chat/function.yaml": function("hf-token")})
+    again.push(function_files("chat", {}, secretRefs=[{"name": "hf-token"}]))
     await until(lambda: copy(plane, "ngc-key") is None, "the copy to go")
     await again.settled()
     assert [w.path for w in again.writes(DGX) if w.method == "DELETE"] == [

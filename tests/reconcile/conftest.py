@@ -550,3 +550,11 @@ def unit_work(
         endings=Endings(state, contents),
         may_write=may_write,
     )
+
+
+@pytest.fixture
+def bench(kit: Kit, cluster: FakeCluster, parents: Any, contents: FakeContents, context: Context) -> Any:
+    """Makes attempts at units (tests/reconcile/unit_bench.py)."""
+    from tests.reconcile.unit_bench import Bench
+
+    return Bench(kit, cluster, parents, contents, context)

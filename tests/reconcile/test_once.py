@@ -12,10 +12,7 @@ from gitops.cluster.errors import DRY_RUN_UNSUPPORTED, ApiError, Cause, ErrorCla
 from gitops.plan.immutable import under_another_name
 from gitops.plan.units import Handling, Mode, Stage, Trigger
 from gitops.reconcile.outcomes import SyncState
-
-from .test_unit_work import Bench, bench
-
-__all__ = ["bench"]
+from tests.reconcile.unit_bench import Bench
 
 
 def restart(value: str) -> Handling:

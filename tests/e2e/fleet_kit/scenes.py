@@ -35,6 +35,29 @@ def bundle_files(name: str, manifests: dict[str, str], **spec: Any) -> dict[str,
     }
 
 
+GPUS = [{"name": "H100", "capacity": 80, "instanceTypes": [{"name": "H100x1", "gpusPerInstance": 1}]}]
+"""What a cluster has that runs functions of `function_files`."""
+
+
+def function_files(
+    name: str, manifests: dict[str, str], *, operator: str = "nim", instances: int = 1, **spec: Any
+) -> dict[str, str]:
+    """Files of a function with the GPU specification `any`; `spec` goes into the Function document."""
+    head, folder = {"apiVersion": "gitops/v1alpha1", "metadata": {"name": name}}, f"functions/{name}"
+    spec = {"version": "1", "operatorTypes": [operator], "manifests": ["manifests/"], **spec}
+    gpus = {"gpuSpecifications": [{"id": "any", "gpu": "H100", "minInstances": instances}]}
+    return {
+        f"{folder}/function.yaml": yaml.safe_dump({**head, "kind": "Function", "spec": spec}),
+        f"{folder}/deployment.yaml": yaml.safe_dump({**head, "kind": "FunctionDeployment", "spec": gpus}),
+        **{f"{folder}/manifests/{file}": text for file, text in manifests.items()},
+    }
+
+
+def plain_map(name: str, **data: str) -> str:
+    """A ConfigMap of a function: its namespace is the instance's."""
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+
+
 def settings(namespace: str, **data: str) -> str:
     return config_map("settings", namespace, **data)
 

@@ -1,0 +1,180 @@
+"""What a unit's work makes of drift, and of objects that left the watch, call by call, on a cluster in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+from gitops.cluster.errors import ErrorClass
+from gitops.plan.units import Mode
+from gitops.reconcile.context import Context
+from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.state import ClusterState
+from gitops.report.drift import Repair
+from tests.reconcile.unit_bench import Bench
+
+# -- drift that may not be repaired ----------------------------------------------------------------------------------
+
+
+def drifted(bench: Bench, kit: Any, mode: Mode = Mode.ENFORCE, **record: Any) -> ClusterState:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web, mode=mode), records=[kit.record(web, **record)])
+    bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+    kit.settled(state, web).applied = b""
+    return state
+
+
+@pytest.mark.parametrize("mode", [Mode.REPORT, Mode.PAUSED])
+async def test_what_the_mode_forbids_is_told_and_not_done(bench: Bench, kit: Any, mode: Mode) -> None:
+    outcome = await bench.work(drifted(bench, kit, mode))
+    assert bench.cluster.calls == []
+    assert (outcome.state, outcome.previews) == (SyncState.PAUSED, ("drift ConfigMap shop/web",))
+    assert outcome.sentence == f"1 object differs; mode {mode} changes nothing"
+
+
+async def test_a_pause_on_the_parent_suspends_repair_until_its_time(bench: Bench, kit: Any, clock: Any) -> None:
+    until = datetime.datetime.fromtimestamp(clock.now + 60, datetime.UTC).isoformat()
+    state = drifted(bench, kit, pause_until=until)
+    outcome = await bench.work(state)
+    assert (outcome.state, outcome.retry_after) == (SyncState.PAUSED, 60)
+    assert "a pause on the parent" in outcome.sentence
+    assert bench.cluster.calls == []
+    clock.now += 61
+    assert (await bench.work(state)).repaired == 1
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "2026-13-40T00:00:00Z", "2999-01-01T00:00:00"])
+async def test_a_pause_that_is_no_time_with_a_zone_is_ignored(bench: Bench, kit: Any, text: str) -> None:
+    assert (await bench.work(drifted(bench, kit, pause_until=text))).repaired == 1
+
+
+async def test_a_contested_object_is_left_alone_and_the_rest_stays_enforced(
+    bench: Bench, kit: Any, context: Context, clock: Any
+) -> None:
+    web, app = kit.desired("web"), kit.desired("app")
+    state = kit.state(kit.unit(web, app), records=[kit.record(web, app)])
+    for desired in (web, app):
+        bench.cluster.objects[desired.ref] = kit.edited(desired, level="debug")
+        kit.settled(state, desired).applied = b""
+    for _ in range(10):
+        state.objects[web.ref].heat = state.objects[web.ref].heat.heated(clock.now, context.options.fights)
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("apply", "app")]
+    assert outcome.state is SyncState.CONTESTED
+    assert outcome.retry_after is not None
+    pause = state.objects[web.ref].heat.contested_for(clock.now, context.options.fights)
+    assert outcome.retry_after >= pause
+    clock.now += outcome.retry_after
+    assert (await bench.work(state)).state is SyncState.SYNCED
+
+
+async def test_repairs_heat_the_object(bench: Bench, kit: Any, context: Context, clock: Any) -> None:
+    state = drifted(bench, kit)
+    await bench.work(state)
+    (record,) = state.objects.values()
+    assert record.heat.now(clock.now, context.options.fights) == 1
+
+
+# -- what left the watch ---------------------------------------------------------------------------------------------
+
+
+def suspect(kit: Any) -> tuple[Any, ClusterState]:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    kit.settled(state, web).suspect = True
+    return web, state
+
+
+async def test_a_deleted_object_is_read_reported_and_made_anew(bench: Bench, kit: Any) -> None:
+    _, state = suspect(kit)
+    await bench.work(state)
+    verbs = [verb for verb, _ in bench.cluster.calls]
+    assert verbs == ["get", "parent", "dry-run", "apply", "parent"]
+    before, after = (record.members[0].uid for record in bench.parents.writes)
+    assert (before, after) == ("", "uid-web"), "the old uid would disown the new object if the run ended here"
+    (drift,) = state.units[kit.key].drifts
+    assert (drift.kind, drift.repaired) == ("deleted", Repair.REPAIRED)
+
+
+async def test_an_object_that_lost_our_label_is_reported_as_such_and_labelled_again(bench: Bench, kit: Any) -> None:
+    web, state = suspect(kit)
+    live = kit.live(web, version="11")
+    del live["metadata"]["labels"]["gitops/reconciler"]
+    bench.cluster.objects[web.ref] = live
+    await bench.work(state)
+    assert bench.cluster.calls == [("get", "web"), ("apply", "web")]
+    assert [d.kind for d in state.units[kit.key].drifts].count("relabelled") == 1
+
+
+async def test_an_object_that_is_there_with_its_label_was_only_out_of_sight(bench: Bench, kit: Any) -> None:
+    """The watch broke and was begun again: nothing happened to the object."""
+    web, state = suspect(kit)
+    bench.cluster.objects[web.ref] = kit.live(web)
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("get", "web")]
+    assert (state.units[kit.key].drifts, outcome.state) == ([], SyncState.SYNCED)
+
+
+async def test_an_object_that_cannot_be_read_is_not_decided_about(bench: Bench, kit: Any) -> None:
+    _, state = suspect(kit)
+    bench.cluster.faults["get", "web"] = kit.error(ErrorClass.UNREACHABLE)
+    outcome = await bench.work(state)
+    assert bench.cluster.calls == [("get", "web")]
+    assert "cannot be read" in outcome.sentence
+    assert outcome.retry_after is not None
+
+
+async def test_an_object_whose_kind_went_is_gone_and_holds_up_nothing(bench: Bench, kit: Any) -> None:
+    """Somebody deleted the definition, which this very unit brings back."""
+    definition, gadget = kit.desired("definition"), kit.desired("g", "Gadget", component=1)
+    state = kit.state(kit.unit(definition, gadget), records=[kit.record(definition, gadget)])
+    kit.settled(state, gadget).suspect = True
+    bench.cluster.served = [definition.gvk]
+    outcome = await bench.work(state)
+    assert definition.ref in bench.cluster.objects
+    assert (outcome.state, [p.object for p in outcome.problems]) == (SyncState.WAITING, [gadget.ref])
+
+
+async def test_a_repair_of_an_object_that_was_replaced_meanwhile_is_looked_at_again(bench: Bench, kit: Any) -> None:
+    state = drifted(bench, kit)
+    (live,) = bench.cluster.objects.values()
+    live["metadata"]["uid"] = "another"
+    outcome = await bench.work(state)
+    assert outcome.state is SyncState.RETRYING
+    assert [r.suspect for r in state.objects.values()] == [True]
+
+
+# -- races with the watch --------------------------------------------------------------------------------------------
+
+
+async def test_an_attempt_cancelled_in_flight_leaves_nothing_marked_as_in_flight(bench: Bench, kit: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web, content="old")])
+
+    def cancel(verb: str, name: str) -> None:
+        if verb == "apply":
+            raise asyncio.CancelledError
+
+    bench.cluster.before = cancel
+    with pytest.raises(asyncio.CancelledError):
+        await bench.work(state)
+    assert not state.objects[web.ref].in_flight
+
+
+async def test_what_admission_changed_is_the_baseline_and_no_drift(bench: Bench, kit: Any) -> None:
+    state = drifted(bench, kit)
+
+    def admit(live: dict[str, Any]) -> None:
+        live["data"] = {"level": "mutated"}
+
+    bench.cluster.admit = admit
+    state.units[kit.key].drifts = []
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    (record,) = state.objects.values()
+    assert record.overridden == (("data", "level"),)
+    bench.cluster.calls.clear()
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    assert bench.cluster.calls == [], "not sent again and again"
