@@ -15,12 +15,12 @@ from typing import Any
 
 from gitops.cluster.adopting import refusal
 from gitops.cluster.applying import manager_name
-from gitops.cluster.claiming import claims_of
 from gitops.cluster.comparison import FieldDifference, compare
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.earlier import earlier_state
 from gitops.cluster.errors import ApiError, RequestFailed
 from gitops.cluster.facts import FactsReader
+from gitops.cluster.field_claims import claims_of
 from gitops.cluster.members import read_member
 from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gitops.cluster.applying import Applier
-from gitops.cluster.claiming import Claims, claims_digest, claims_of, release
 from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.field_claims import FieldClaims, claims_digest, claims_of, release
 from gitops.cluster.reflecting import Event
 from gitops.manifests.lines import Path
 from gitops.model.identity import ObjectRef, UnitKey
@@ -88,7 +88,7 @@ class Owning:
         """Fields of an object that are left to others; for these reasons, where some are given."""
         return {each.path for each in self._state.left_out(ref) if not whys or each.why in whys}
 
-    def _claims(self, whole: DesiredObject, live: Mapping[str, Any]) -> Claims:
+    def _claims(self, whole: DesiredObject, live: Mapping[str, Any]) -> FieldClaims:
         return claims_of(
             whole,
             live,

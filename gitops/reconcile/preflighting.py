@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gitops.cluster.applying import ApplyResult
-from gitops.cluster.claiming import leftovers
 from gitops.cluster.errors import VERSION_GONE, ApiError, ErrorClass
+from gitops.cluster.field_claims import kept_by_others
 from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import NAMESPACE
 from gitops.plan.naming import PREFLIGHT_NAMESPACE
@@ -84,7 +84,7 @@ class Preflight:
         if error is not None and error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
             error = await self._unblocker.told(run, desired, error)
             if error.cls is ErrorClass.REFUSED and step.reason is not Reason.CREATE:
-                error = await self._with_leftovers(run, desired, error)
+                error = await self._with_kept(run, desired, error)
             await self._recreator.refused(run, step, error)
         return created
 
@@ -106,11 +106,11 @@ class Preflight:
         run.look_again = run.look_again or found is None or found[1].digest != desired.digest
         return not run.look_again
 
-    async def _with_leftovers(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
+    async def _with_kept(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
         """A refused update, with what would stay of a block that Git drops because others own parts of it (cases.md
         S15): the message of the server does not say that, and nothing that Git declares is wrong."""
         live = await run.applier.get(desired.gvk, desired.ref)
-        left = leftovers(desired.body, live, self._state.manager) if isinstance(live, dict) else []
+        left = kept_by_others(desired.body, live, self._state.manager) if isinstance(live, dict) else []
         if not left:
             return error
         named = ", ".join(f"{field} (of {manager or 'an unknown manager'})" for field, manager in left)

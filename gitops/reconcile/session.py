@@ -33,7 +33,6 @@ from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.pruning import blown_fuses
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
-from gitops.reconcile.endings import Endings
 from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.own_namespaces import OwnNamespaces
@@ -44,6 +43,7 @@ from gitops.reconcile.secret_sources import SOURCES, SecretSources
 from gitops.reconcile.serving import Place, Serving
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, UnitState
+from gitops.reconcile.terminating import TerminatingNamespaces
 from gitops.reconcile.unit_work import UnitWork
 from gitops.reconcile.waking import Waking
 from gitops.reconcile.watched import Watched
@@ -144,7 +144,7 @@ class Session:
             context=context,
             sightings=self.sightings,
             secrets=self.secrets,
-            endings=Endings(state, contents),
+            terminating=TerminatingNamespaces(state, contents),
             may_write=self.may_write,
         )
         self.queue: SerialWork[UnitKey] = SerialWork(

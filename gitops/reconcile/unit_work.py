@@ -35,7 +35,6 @@ from gitops.readiness.texts import one_line
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.doing_once import Once
-from gitops.reconcile.endings import Endings
 from gitops.reconcile.gating import Gate
 from gitops.reconcile.impersonating import in_name_of
 from gitops.reconcile.others_fields import questions
@@ -48,6 +47,7 @@ from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import Adopter, left_over_sentence
+from gitops.reconcile.terminating import TerminatingNamespaces
 from gitops.reconcile.unblocking import Unblocker
 from gitops.reconcile.writing import Writer
 from gitops.report.drift import Repair
@@ -73,12 +73,12 @@ class UnitWork:
         context: Context,
         sightings: Sightings,
         secrets: SecretSources,
-        endings: Endings,
+        terminating: TerminatingNamespaces,
         may_write: Callable[[], bool],
     ) -> None:
         self._state = state
         self._secrets = secrets
-        self._endings = endings
+        self._terminating = terminating
         self._applier = applier
         self._parents = parents
         self._context = context
@@ -167,7 +167,7 @@ class UnitWork:
         )
         self._secrets.tell(run)
         run.asked = questions(self._state, unit)
-        steps = await self._endings.possible(run, self._uncontested(plan, run))
+        steps = await self._terminating.possible(run, self._uncontested(plan, run))
         if steps or plan.prune or look.due:
             exists = await in_name_of(unit.service_account, self._applier)
             if isinstance(exists, ApiError):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gitops.cluster import fields
-from gitops.cluster.claiming import claims, claims_digest
+from gitops.cluster.field_claims import claims, claims_digest
 from gitops.model.identity import GroupKind
 from gitops.policy.ownership import Ownership
 

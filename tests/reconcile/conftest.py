@@ -38,12 +38,12 @@ from gitops.plan.units import PART_OF_LABEL, PLAIN, RECONCILER_LABEL, DesiredObj
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
-from gitops.reconcile.endings import Endings
 from gitops.reconcile.options import EngineOptions
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import Assignment, ClusterState, ObjectRecord
+from gitops.reconcile.terminating import TerminatingNamespaces
 from gitops.reconcile.unit_work import UnitWork
 
 RECONCILER = ReconcilerName("main")
@@ -547,7 +547,7 @@ def unit_work(
         context=context,
         sightings=sightings or Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None),
         secrets=SecretSources(state, look=lambda key: None),
-        endings=Endings(state, contents),
+        terminating=TerminatingNamespaces(state, contents),
         may_write=may_write,
     )
 

@@ -38,13 +38,13 @@ from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, DesiredObject, Mo
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
 from gitops.reconcile.context import Context
-from gitops.reconcile.endings import Endings
 from gitops.reconcile.options import EngineOptions
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.pruning import Pruner
 from gitops.reconcile.secret_sources import SecretSources
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import Assignment, ClusterState
+from gitops.reconcile.terminating import TerminatingNamespaces
 from gitops.reconcile.unit_work import UnitWork
 
 Json = dict[str, Any]
@@ -87,7 +87,7 @@ class LiveUnit:
             context=self.context,
             sightings=self.sightings,
             secrets=SecretSources(self.state, look=lambda key: None),
-            endings=Endings(self.state, contents),
+            terminating=TerminatingNamespaces(self.state, contents),
             may_write=lambda: True,
         )
         self._heads = 0

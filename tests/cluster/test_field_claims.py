@@ -1,4 +1,4 @@
-"""Claims on a real API server: what is others', letting go of it, and what the server makes of it. Numbers in names are
+"""Claims to fields on a real API server: what is others', letting go of it, and what the server makes of it. Numbers in names are
 items of the facts about server-side apply (ssa-live)."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gitops.cluster import fields, managed_fields
 from gitops.cluster.applying import Applier
-from gitops.cluster.claiming import Claims, claims, claims_digest, leftovers, release
 from gitops.cluster.errors import ApiError, ErrorClass
+from gitops.cluster.field_claims import FieldClaims, claims, claims_digest, kept_by_others, release
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.manifests.lines import Path
 from gitops.model.findings import Origin
@@ -85,11 +85,11 @@ class Bench:
         whole = {**body, "metadata": {"name": "one"}, "spec": spec}
         self.api.request("PATCH", self.path, whole, content_type=APPLY, query=query)
 
-    def claims(self, *handed: tuple[Path, str], default: Any = "take") -> Claims:
+    def claims(self, *handed: tuple[Path, str], default: Any = "take") -> FieldClaims:
         manager = self.applier.manager
         return claims(self.body, self.live(), manager, table=RULES, default=default, scaled=False, handed=handed)
 
-    async def let_go(self, found: Claims) -> dict[str, Any] | ApiError | None:
+    async def let_go(self, found: FieldClaims) -> dict[str, Any] | ApiError | None:
         operations = release(self.body, self.live(), self.applier.manager, found.left_out)
         if operations is None:
             return None
@@ -120,7 +120,7 @@ async def test_27_a_field_that_its_only_owner_drops_is_reset(bench: Bench) -> No
 async def test_28_letting_go_moves_nothing_and_the_field_is_then_left_out(bench: Bench) -> None:
     before = bench.live()
     found = bench.claims((REPLICAS, "the planner"))
-    assert found == Claims((LeftOut(REPLICAS, Why.HANDED_OVER, "the planner"),), held=True)
+    assert found == FieldClaims((LeftOut(REPLICAS, Why.HANDED_OVER, "the planner"),), held=True)
     after = await bench.let_go(found)
     assert isinstance(after, dict)
     assert (after["spec"], after["metadata"]["generation"]) == (before["spec"], 1)
@@ -169,15 +169,15 @@ async def test_27_what_is_yielded_is_ours_again_when_its_manager_gives_it_up(ben
     bench.apply({"components": [{"name": "decode", "replicas": 9}]}, "tuner")
     assert bench.claims().left_out == (LeftOut(REPLICAS, Why.YIELDED, "tuner"),)
     bench.apply({}, "tuner")
-    assert bench.claims() == Claims()
+    assert bench.claims() == FieldClaims()
     assert bench.replicas() is None
 
 
 async def test_30_asked_about_only_while_the_values_differ(bench: Bench) -> None:
     bench.apply({"title": "t"}, "typist")
-    assert bench.claims() == Claims()
+    assert bench.claims() == FieldClaims()
     bench.apply({"title": "other"}, "typist")
-    assert bench.claims() == Claims((LeftOut(("spec", "title"), Why.ASKED, "typist"),))
+    assert bench.claims() == FieldClaims((LeftOut(("spec", "title"), Why.ASKED, "typist"),))
 
 
 @pytest.mark.parametrize("default", ["take", "yield", "ask"])
@@ -211,8 +211,8 @@ async def test_s15_what_others_own_of_a_dropped_block_is_named(bench: Bench) -> 
     assert (await bench.applier.apply(bench.make(body))).error is None
     bench.write({"free": {"hook": {"bundle": "z"}}}, "injector")
     manager = bench.applier.manager
-    assert leftovers(body, bench.live(), manager) == []
-    assert leftovers(bench.body, bench.live(), manager) == [("spec.free.hook.bundle", "injector")]
+    assert kept_by_others(body, bench.live(), manager) == []
+    assert kept_by_others(bench.body, bench.live(), manager) == [("spec.free.hook.bundle", "injector")]
 
 
 # -- a law -----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ LOOK_SOON = 1.0
 """The same while nobody is known to."""
 
 
-class Endings:
+class TerminatingNamespaces:
     def __init__(self, state: ClusterState, contents: NamespaceContents) -> None:
         self._state = state
         self._contents = contents

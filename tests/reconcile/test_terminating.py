@@ -12,8 +12,8 @@ from gitops.cluster.namespaces import LOOKED_INTO, NamespaceContents
 from gitops.model.identity import GroupVersionKind
 from gitops.plan.planning import plan_unit
 from gitops.reconcile.attempts import Attempt
-from gitops.reconcile.endings import Endings
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.terminating import TerminatingNamespaces
 from gitops.reconcile.waiting import Need, Till
 
 
@@ -24,7 +24,7 @@ async def test_nothing_is_tried_in_it_and_everything_beside_it_is(kit: Any, clus
     cluster.objects[space.ref] = kit.live(space)
     plan = plan_unit(state.unit(kit.key), record=None, observed=state.observed([space, inside, beside]))
     run = Attempt(state.unit(kit.key), cluster)
-    steps = await Endings(state, contents).possible(run, plan.applies)
+    steps = await TerminatingNamespaces(state, contents).possible(run, plan.applies)
     assert [s.object.ref for s in steps] == [beside.ref]
     [problem] = run.problems
     assert problem.state is SyncState.WAITING
@@ -42,7 +42,7 @@ async def test_one_that_is_gone_or_another_one_is_looked_at_again_at_once(
     record = kit.settled(state, space)
     record.deleting = True
     run = Attempt(state.unit(kit.key), cluster)
-    await Endings(state, contents).possible(run, ())
+    await TerminatingNamespaces(state, contents).possible(run, ())
     assert run.look_again
     assert record.suspect, "it is read before anything is decided"
     assert run.problems == []
@@ -136,5 +136,5 @@ async def test_a_namespace_that_cannot_be_read_is_no_end(kit: Any, cluster: Any,
     kit.settled(state, space).deleting = True
     cluster.faults["get", "shop"] = ApiError(ErrorClass.UNREACHABLE, message="no")
     run = Attempt(state.unit(kit.key), cluster)
-    assert await Endings(state, contents).possible(run, ()) == []
+    assert await TerminatingNamespaces(state, contents).possible(run, ()) == []
     assert [p.state for p in run.problems] == [SyncState.RETRYING]

@@ -1,4 +1,4 @@
-"""Claims: which declared fields of a live object are another manager's by agreement, and how we let go of them. Pure.
+"""Which declared fields of a live object are another manager's by agreement, and how we let go of them. Pure.
 
 A field that leaves our payload while our entry in managedFields owns it alone is reset by the server, and an autoscaler
 that finds the number it wants takes no ownership (ssa-live 27). So we let go first: one JSON patch takes the field out
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class FieldClaims:
     """`left_out`: what is not sent, and to whom it belongs. `held`: whether we still own some of it, which must end by
     release() before anything is applied."""
 
@@ -74,7 +74,7 @@ def claims(
     default: Answer,
     scaled: bool,
     handed: Iterable[tuple[Path, str]],
-) -> Claims:
+) -> FieldClaims:
     """Which fields of `body`, an object as Git has it, are others' now.
 
     `handed` are those of the handovers that hold (gitops/policy/handovers.py); `scaled` as in Ownership.answer().
@@ -97,7 +97,7 @@ def claims(
             elif answer == "ask" and same(value, there, path=path, kind=kind.kind) is not Match.SAME:
                 found[path] = LeftOut(path, Why.ASKED, writer.manager)
     held = tree is not None and any(_place(declared, tree, path) is not None for path in found)
-    return Claims(tuple(found.values()), held)
+    return FieldClaims(tuple(found.values()), held)
 
 
 def claims_of(
@@ -109,7 +109,7 @@ def claims_of(
     registry: OperatorRegistry,
     scaler: str,
     scaled: bool,
-) -> Claims:
+) -> FieldClaims:
     """Which fields of an object, as Git has it whole, are others' now. `scaler` names an autoscaler that targets it, ""
     none; `scaled`: there is one, or nobody can tell."""
     body = whole.body
@@ -241,7 +241,7 @@ def _without(node: Tree, path: OwnedPath) -> dict[str, Any]:
 MOST_LEFTOVERS = 10
 
 
-def leftovers(body: Mapping[str, Any], live: Mapping[str, Any], manager: str) -> list[tuple[str, str]]:
+def kept_by_others(body: Mapping[str, Any], live: Mapping[str, Any], manager: str) -> list[tuple[str, str]]:
     """(field, its manager) of what would stay of blocks that the declaration drops, because others own a part of them:
     what is left of such a block may be invalid (cases.md S15). At most MOST_LEFTOVERS."""
     tree = managed_fields.tree_of(managed_fields.our_entry(live, manager))
