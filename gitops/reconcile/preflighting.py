@@ -84,7 +84,7 @@ class Preflight:
         if error is not None and error.cls is not ErrorClass.WAITING and not error.dry_run_unsupported:
             error = await self._unblocker.told(run, desired, error)
             if error.cls is ErrorClass.REFUSED and step.reason is not Reason.CREATE:
-                error = await self._with_kept(run, desired, error)
+                error = await self._with_what_stays(run, desired, error)
             await self._recreator.refused(run, step, error)
         return created
 
@@ -106,7 +106,7 @@ class Preflight:
         run.look_again = run.look_again or found is None or found[1].digest != desired.digest
         return not run.look_again
 
-    async def _with_kept(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
+    async def _with_what_stays(self, run: Attempt, desired: DesiredObject, error: ApiError) -> ApiError:
         """A refused update, with what would stay of a block that Git drops because others own parts of it (cases.md
         S15): the message of the server does not say that, and nothing that Git declares is wrong."""
         live = await run.applier.get(desired.gvk, desired.ref)

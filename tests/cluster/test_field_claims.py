@@ -1,5 +1,5 @@
-"""Claims to fields on a real API server: what is others', letting go of it, and what the server makes of it. Numbers in names are
-items of the facts about server-side apply (ssa-live)."""
+"""Claims to fields on a real API server: what is others', letting go of it, and what the server makes of it. Numbers in
+names are items of the facts about server-side apply (ssa-live)."""
 
 from __future__ import annotations
 
