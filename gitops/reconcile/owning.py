@@ -214,9 +214,14 @@ class Owning:
         record.held = False
         return answer
 
-    def pinned(self, desired: DesiredObject) -> str | None:
+    def pinned(self, desired: DesiredObject, *, met: Mapping[str, Any] | None = None) -> str | None:
         """The resourceVersion to send with an apply from which fields of others were left out after a look at the live
-        object: what somebody took since then would be overwritten (ssa-live 31). None: no such thing."""
+        object: what somebody took since then would be overwritten (ssa-live 31). None: no such thing. `met`: the object
+        as it was when it was met in this attempt."""
         resolved = any(each.why in (Why.YIELDED, Why.ASKED) for each in self._state.left_out(desired.ref))
+        if not resolved:
+            return None
+        if met is not None:
+            return str(met["metadata"]["resourceVersion"])
         record = self._state.objects.get(desired.ref)
-        return record.resource_version or None if resolved and record is not None else None
+        return record.resource_version or None if record is not None else None

@@ -19,7 +19,6 @@ from gitops.model.adoption import Adoption
 from gitops.plan.parents import applyset_id, parent_name
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION, DesiredObject, Unit
 from gitops.reconcile.attempts import Attempt, Met
-from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState
 
 _log = logging.getLogger(__name__)
@@ -34,9 +33,8 @@ SHOWN = 3
 class Adopter:
     """Takeovers on one cluster. `may_write` is False as soon as another daemon may be writing."""
 
-    def __init__(self, state: ClusterState, *, owning: Owning, may_write: Callable[[], bool]) -> None:
+    def __init__(self, state: ClusterState, *, may_write: Callable[[], bool]) -> None:
         self._state = state
-        self._owning = owning
         self._may_write = may_write
 
     async def meet(self, run: Attempt, desired: DesiredObject) -> bool:
@@ -61,18 +59,14 @@ class Adopter:
         return True
 
     async def prepare(self, run: Attempt, desired: DesiredObject) -> ApplyOutcome | None:
-        """Fold what earlier managers own into our entry, right before our apply, but for what others write by
-        agreement. An outcome when that failed."""
+        """Fold what earlier managers own into our entry, right before our apply. An outcome when that failed."""
         met = run.met.get(desired.ref)
         if met is None:
             return None
         outcome = await run.applier.adopt(desired, met.now, tools=met.tools)
         if outcome.error is not None:
             return outcome
-        now = await self._owning.met(desired, outcome.live or met.now, run.applier)
-        if isinstance(now, ApiError):
-            return replace(outcome, result=ApplyResult.ERROR, error=now)
-        run.met[desired.ref] = replace(met, now=now)
+        run.met[desired.ref] = replace(met, now=outcome.live or met.now)
         return None
 
     async def finish(self, run: Attempt, desired: DesiredObject, outcome: ApplyOutcome) -> ApplyOutcome:

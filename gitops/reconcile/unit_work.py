@@ -88,7 +88,7 @@ class UnitWork:
         self._owning = sightings.owning
         recreator = Recreator(state, context.registry, may_write=may_write)
         self._once = Once(state, recreator, self._store, may_write=may_write)
-        adopter = Adopter(state, owning=sightings.owning, may_write=may_write)
+        adopter = Adopter(state, may_write=may_write)
         unblocker = Unblocker(state, sightings=sightings)
         self._preflight = Preflight(
             state,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
 from gitops.cluster.connection import NOT_WANTED
 from gitops.cluster.errors import ErrorClass
 from gitops.model.identity import ObjectRef
 from gitops.plan.planning import Apply, Reason
-from gitops.plan.units import DesiredObject
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.context import Context
 from gitops.reconcile.doing_once import Once
@@ -78,10 +76,8 @@ class Writer:
         record.in_flight = True
         try:
             failed = await self._adopter.prepare(run, desired)
-            if desired.ref in run.met:
-                desired = self._left_to_others(desired)
-                step = replace(step, object=desired)
-            pinned = self._sightings.owning.pinned(desired)
+            met = run.met.get(desired.ref)
+            pinned = self._sightings.owning.pinned(desired, met=None if met is None else met.now)
             outcome = failed or await self._write(run, step, pinned)
         except asyncio.CancelledError:
             # Whether it was written is not known: read it before anything is decided about it.
@@ -101,11 +97,6 @@ class Writer:
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
         self._sightings.absorb(desired, record, outcome)
         await self._recreator.refused(run, step, outcome.error)
-
-    def _left_to_others(self, desired: DesiredObject) -> DesiredObject:
-        """Without what turned out to be others' when the object was met: what was dry-run may have been more."""
-        found = self._state.declared(desired.ref)
-        return desired if found is None else found[1]
 
     async def _write(self, run: Attempt, step: Apply, pinned: str | None) -> ApplyOutcome:
         desired = step.object

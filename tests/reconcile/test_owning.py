@@ -289,6 +289,34 @@ async def test_31_what_was_left_out_after_a_look_is_applied_for_that_version_onl
     assert story.left == [(("spec", "paused"), Why.YIELDED), (REPLICAS, Why.YIELDED)], "nothing of it was overwritten"
 
 
+async def test_31_an_object_that_is_met_is_applied_for_the_version_it_was_met_at_only(make: Any, kit: Any) -> None:
+    """Somebody made it, a tuner has a field of it, and takes another one while it is taken over."""
+    story = make(scaled=False, ownership=table(managers=["tuner"], answer="yield"))
+    body = kit.live(story.web)
+    body["metadata"] |= {"labels": {}, "annotations": {}}
+    tuned = kit.entry({"apiVersion": "apps/v1", "spec": {"paused": True}}, "tuner")
+    body["metadata"]["managedFields"] = [tuned]
+    body["spec"]["paused"] = True
+    story.cluster.objects[story.web.ref] = body
+    taken = []
+
+    def before(verb: str, name: str) -> None:
+        if (verb, name) == ("apply", "web") and not taken:
+            taken.append(True)
+            story.live["spec"]["replicas"] = 9
+            entry = kit.entry({"apiVersion": "apps/v1", "spec": {"replicas": 9}}, "tuner")
+            story.live["metadata"]["managedFields"].append(entry)
+            story.touch()
+
+    story.cluster.before = before
+    outcome = await story.run()
+    assert (outcome.state, taken) == (SyncState.PENDING, []), "it is met, and what is the tuner's is left out"
+    outcome = await story.run()
+    assert (outcome.applied, taken) == (0, [True]), "nothing was overwritten"
+    await story.run()
+    assert story.left == [(("spec", "paused"), Why.YIELDED), (REPLICAS, Why.YIELDED)]
+
+
 async def test_an_event_from_before_a_read_does_not_give_the_field_back(make: Any, kit: Any) -> None:
     story = make(scaled=False, ownership=table(managers=["tuner"], answer="yield"))
     await made(story)
