@@ -7,7 +7,7 @@ queue does it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.comparison import Comparison
 from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
+from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
@@ -36,6 +37,9 @@ _log = logging.getLogger(__name__)
 
 Holds = Callable[[ObjectRef, str], bool]
 """Does the watch of a kind know this object, by its uid, to exist?"""
+
+_JUDGED = frozenset({Sighting.SETTLED, Sighting.DRIFTED, Sighting.LOST})
+"""What says of every declared value whether it is live."""
 
 DRIFTS_KEPT = 20
 """Newest drift records kept of a unit."""
@@ -108,8 +112,10 @@ class Sightings:
             return
         left = self._state.left_out(desired.ref)
         desired = self.owning.sighted(desired, record, live)
+        replaced = self._is_another(key, record, live)
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
+        applied = applied and not replaced
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
         self._state.by_uid[record.uid] = key
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
@@ -119,6 +125,8 @@ class Sightings:
             record.left_over = left_over
             self._look(key, False)  # it is told with how the unit stands
         self._touched(key)
+        if replaced and not record.deleting:
+            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
             record.applied, record.unowned = b"", False
@@ -127,11 +135,20 @@ class Sightings:
         if not at_work and (others or urgent is not None):
             self._look(key, urgent or False)
 
+    def _is_another(self, key: UnitKey, record: ObjectRecord, live: Mapping[str, Any]) -> bool:
+        """Whether somebody deleted the object that we had made and made this one in its place. It was never ours: it is
+        met, and not repaired. A restored backup is such a one, marks of ours included."""
+        uid, parent = live["metadata"].get("uid"), self._state.parents.get(key)
+        if record.uid == uid or parent is None:
+            return False
+        made = parent.member_uids().get(record.ref, "")
+        return made not in ("", uid)
+
     def _note_drift(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
-        if observation.sighting is Sighting.DRIFTED and observation.comparison is not None:
+        if observation.comparison is not None and observation.sighting in _JUDGED:
             records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
-            overridden = set(record.overridden)
-            self._report(key, [r for r in records if r.field not in overridden])
+            self._withdraw(key, desired.ref, {r.field for r in records})
+            self._report(key, records)
         if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
             record.drifted_at = self._context.clock()
 
@@ -234,7 +251,7 @@ class Sightings:
         record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
         record.applied = record.last_desired = desired.digest
         record.entry_version = desired.gvk.api_version
-        record.overridden = outcome.overridden
+        record.overridden, record.answered = outcome.overridden, record.values
         found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)
@@ -283,15 +300,27 @@ class Sightings:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, key: UnitKey, records: list[DriftRecord]) -> None:
+    def _report(self, key: UnitKey, records: Iterable[DriftRecord]) -> None:
+        """Each drift once, as long as nothing came of it: a sight tells all that differs, also what one before it told."""
         unit_state = self._state.units.get(key)
         if unit_state is None:
             return
+        told = [d for d in unit_state.drifts if d.is_open]
         for record in records:
+            if any(d.tells_of(record) for d in told):
+                continue
             _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
             self._context.metrics.drifted(self._state.name, str(record.kind))
-        unit_state.drifts = [*unit_state.drifts, *records][-DRIFTS_KEPT:]
+            unit_state.drifts = [*unit_state.drifts, record][-DRIFTS_KEPT:]
         self._touched(key)
+
+    def _withdraw(self, key: UnitKey, ref: ObjectRef, wrong: Collection[Path]) -> None:
+        """Values that somebody else put right before anything came of their drift: all but those at `wrong`."""
+        unit_state = self._state.units.get(key)
+        for position, drift in enumerate(unit_state.drifts if unit_state is not None else ()):
+            if drift.is_open and drift.object == ref and drift.field and drift.field not in wrong:
+                assert unit_state is not None
+                unit_state.drifts[position] = drift.with_repair(Repair.REVERTED)
 
     def tell(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
         """Drift that a call has met, not the watch."""

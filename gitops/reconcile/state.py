@@ -61,6 +61,7 @@ class ObjectRecord:
     mark: AppliedMark | None = None
     outlook: Outlook | None = None  # the verdict on it, now and by time alone
     overridden: tuple[tuple[str | int, ...], ...] = ()  # paths that admission changed in our last apply
+    answered: bytes = b""  # digest of the owned values when it was last as declared, or as admission left it then
     drifted_at: float | None = None  # when the drift that is being repaired was seen
     heat: Heat = COLD
     claims: bytes | None = None  # digest of what decides whose its fields are; None: to be decided from the live object
