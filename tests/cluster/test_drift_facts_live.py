@@ -263,25 +263,6 @@ async def test_10_foreign_children_of_a_declared_empty_map_stay_and_nothing_loop
     assert shared_api.get(path_of(empty))["data"] == {"theirs": "2"}
 
 
-@pytest.mark.parametrize("by", ["a person", "Git"])
-async def test_14_of_two_fields_that_exclude_each_other_ours_stays(
-    live_unit: LiveUnit, shared_api: ApiServer, namespace: str, by: str
-) -> None:
-    """What is not declared and cannot be beside what is declared."""
-    body = deployment(namespace)
-    if by == "Git":
-        await live_unit.settled(copy.deepcopy(body))
-    body["spec"]["strategy"] = {"type": "Recreate"}
-    outcome = await live_unit.declare(body)
-    print(outcome)
-    if by != "Git":
-        edit(shared_api, body, {"spec": {"strategy": {"type": "RollingUpdate"}}})
-        outcome = await live_unit.see()
-        print(outcome)
-        print(told(live_unit))
-    assert shared_api.get(path_of(body))["spec"]["strategy"] == {"type": "Recreate"}
-
-
 # -- who did it ------------------------------------------------------------------------------------------------------
 
 

@@ -64,7 +64,9 @@ def register(api: ApiServer, namespace: str, url: str, bundle: bytes) -> None:
     webhook = {
         "name": "gate.gitops.example",
         "clientConfig": {"url": url, "caBundle": base64.b64encode(bundle).decode()},
-        "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"], "scope": "Namespaced"}],
+        "rules": [
+            {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"], "scope": "Namespaced"}
+        ],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "admissionReviewVersions": ["v1"],
         "sideEffects": "NoneOnDryRun",
