@@ -301,7 +301,7 @@ class Sightings:
     # -- reports -----------------------------------------------------------------------------------------------------
 
     def _report(self, key: UnitKey, records: Iterable[DriftRecord]) -> None:
-        """Each drift once, as long as nothing came of it: a sight tells all that differs, also what one before it told."""
+        """Each drift once, as long as nothing came of it: a sight tells all that differs, also what was told before."""
         unit_state = self._state.units.get(key)
         if unit_state is None:
             return
