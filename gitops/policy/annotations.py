@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from gitops.overlays.patches import RESERVED_PREFIXES
+
 DEPENDS_ON = "gitops/depends-on"
 """`Kind.group/name` or `Kind.group/namespace/name`, separated by commas: objects of the unit that go first."""
 
@@ -21,11 +23,16 @@ CONFLICTS = "gitops/conflicts"
 
 CONFLICT_ANSWERS = ("take", "yield", "ask")
 
+IGNORE_DRIFT = "gitops/ignore-drift"
+"""Paths of fields that are others' once the object is made (gitops/policy/ignoring.py), separated by commas. Sent, so
+that whoever looks at the live object sees it."""
+
 RECREATE = "gitops/recreate"
 """`"true"`: when a field changes that the API server does not let change, the object may be deleted and made again."""
 
 _REFERENCE = re.compile(r"([A-Z][A-Za-z0-9]*)((?:\.[a-z0-9][-a-z0-9.]*)?)((?:/[^/\s,]+){1,2})\Z")
 _LONGEST = 4096
+_IDENTITY = frozenset({"apiVersion", "kind", "status"})
 
 
 class BadAnnotationError(ValueError):
@@ -72,6 +79,8 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
                 recreate = _truth(annotations[key])
             elif key == ALLOW_DELETE:
                 _truth(annotations[key])
+            elif key == IGNORE_DRIFT:
+                parse_paths(annotations[key])
             elif key == CONFLICTS and annotations[key] not in CONFLICT_ANSWERS:
                 raise BadAnnotationError("expected take, yield or ask")
         except BadAnnotationError as error:
@@ -92,6 +101,31 @@ def parse_dependencies(text: str) -> tuple[Dependency, ...]:
         names = place.split("/")[1:]
         found.add(Dependency(group[1:], kind, names[0] if len(names) == 2 else "", names[-1]))
     return tuple(sorted(found))
+
+
+def parse_paths(text: str) -> tuple[tuple[str, ...], ...]:
+    """Read an ignore-drift value: the parts of each path. A path is a JSON pointer (RFC 6901) in which `*` is every key
+    of a map or item of a list, and another part the `name` of an item. Raises BadAnnotationError."""
+    if len(text) > _LONGEST:
+        raise BadAnnotationError(f"longer than {_LONGEST} characters")
+    return tuple(_parts(part.strip()) for part in text.split(","))
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    if not path.startswith("/") or "" in path.split("/")[1:]:
+        raise BadAnnotationError("expected paths such as /spec/replicas, separated by commas")
+    parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+    ours = parts[0] == "metadata" and (
+        len(parts) != 3
+        or parts[1] not in ("labels", "annotations")
+        or parts[2] == "*"
+        or parts[2].startswith(RESERVED_PREFIXES)
+    )
+    if parts[0] in _IDENTITY or parts[0] == "*" or ours:
+        raise BadAnnotationError(f"{path} tells what the object is, or whose")
+    if len(parts) > 2 and parts[-1] == "name":
+        raise BadAnnotationError(f"{path} tells items of a list apart")
+    return parts
 
 
 def _truth(text: str) -> bool:

@@ -25,6 +25,7 @@ from gitops.policy.annotations import (
     ALLOW_DELETE,
     CONFLICTS,
     DEPENDS_ON,
+    IGNORE_DRIFT,
     RECREATE,
     Wishes,
     read_wishes,
@@ -44,7 +45,7 @@ TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Maps from text to text wherever Kubernetes and the operators' kinds use the name."""
 
 _NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE, RECREATE})
-_ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE, CONFLICTS})
+_ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE, CONFLICTS, IGNORE_DRIFT})
 
 
 @dataclass(slots=True)
