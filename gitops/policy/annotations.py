@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gitops.overlays.patches import RESERVED_PREFIXES
@@ -32,7 +33,6 @@ RECREATE = "gitops/recreate"
 
 _REFERENCE = re.compile(r"([A-Z][A-Za-z0-9]*)((?:\.[a-z0-9][-a-z0-9.]*)?)((?:/[^/\s,]+){1,2})\Z")
 _LONGEST = 4096
-_IDENTITY = frozenset({"apiVersion", "kind", "status"})
 
 
 class BadAnnotationError(ValueError):
@@ -115,17 +115,18 @@ def _parts(path: str) -> tuple[str, ...]:
     if not path.startswith("/") or "" in path.split("/")[1:]:
         raise BadAnnotationError("expected paths such as /spec/replicas, separated by commas")
     parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
-    ours = parts[0] == "metadata" and (
-        len(parts) != 3
-        or parts[1] not in ("labels", "annotations")
-        or parts[2] == "*"
-        or parts[2].startswith(RESERVED_PREFIXES)
-    )
-    if parts[0] in _IDENTITY or parts[0] == "*" or ours:
+    if parts[0] in ("*", "apiVersion", "kind", "status") or (parts[0] == "metadata" and not _is_of_people(parts[1:])):
         raise BadAnnotationError(f"{path} tells what the object is, or whose")
     if len(parts) > 2 and parts[-1] == "name":
         raise BadAnnotationError(f"{path} tells items of a list apart")
     return parts
+
+
+def _is_of_people(parts: Sequence[str]) -> bool:
+    """Whether a path below metadata is about one label or annotation that is not ours."""
+    if len(parts) != 2 or parts[0] not in ("labels", "annotations"):
+        return False
+    return parts[1] != "*" and not parts[1].startswith(RESERVED_PREFIXES)
 
 
 def _truth(text: str) -> bool:

@@ -63,8 +63,8 @@ Identity = tuple[str, ...]
 
 
 def values_at(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
-    """Values at a path such as `/spec/image/tag`, each with its path; `*` is every item of a list or key of a map, `~1` a
-    slash in a key, `~0` a tilde (RFC 6901)."""
+    """Values at a path such as `/spec/image/tag`, each with its path; `*` is every item of a list or key of a map, `~1`
+    a slash in a key, `~0` a tilde (RFC 6901)."""
     for _, path, found in named_values_at(value, pattern):
         yield path, found
 

@@ -1,7 +1,8 @@
 """Handovers: fields that belong to somebody else while a condition holds, whoever owns them at the moment. Pure.
 
 The rules are those of the operator types (`handovers`), what the object's own annotation leaves to whoever comes
-(gitops/policy/ignoring.py), and one of Kubernetes: what an autoscaler targets is scaled by it. An autoscaler that finds the number it wants takes no ownership, so nothing in managedFields tells (ssa-live 27).
+(gitops/policy/ignoring.py), and one of Kubernetes: what an autoscaler targets is scaled by it. An autoscaler that finds
+the number it wants takes no ownership, so nothing in managedFields tells (ssa-live 27).
 """
 
 from __future__ import annotations

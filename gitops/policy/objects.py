@@ -30,6 +30,7 @@ from gitops.policy.annotations import (
     Wishes,
     read_wishes,
 )
+from gitops.policy.claimed import dummies
 from gitops.policy.credentials import looks_like
 from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
 from gitops.policy.operator_rules import manifest_problems
@@ -105,7 +106,8 @@ class _Judge:
         self._by_kind()
         self._fields()
         self._name_limits()
-        for code, message, path in manifest_problems(self.registry, self.ref.group_kind, self.body):
+        kind = self.ref.group_kind
+        for code, message, path in (*manifest_problems(self.registry, kind, self.body), *dummies(self.body, kind)):
             self.say(code, message, *path)
         return self.out
 

@@ -374,7 +374,7 @@ async def test_fields_that_git_ignores_are_left_to_whoever_writes_them(
     unit = live_unit.state.unit(live_unit.key)
     assert unit is not None
     assert [text.partition("web ")[2] for text in left_to_others(live_unit.state, unit)] == [
-        "metadata.annotations[example.com/owner]: ignored, by gitops/ignore-drift",
+        'metadata.annotations["example.com/owner"]: ignored, by gitops/ignore-drift',
         "spec.replicas: ignored, by gitops/ignore-drift",
         "spec.template.spec.containers[name=app].image: ignored, by gitops/ignore-drift",
     ]
