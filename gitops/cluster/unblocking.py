@@ -174,8 +174,10 @@ def may_help(error: ApiError) -> bool:
 
 
 def _is_excluded(error: ApiError) -> bool:
-    """A volume with two sources counts as none, so that what mounts it finds none either."""
-    return {_FORBIDDEN} <= _reasons(error) <= {_FORBIDDEN, _NOT_FOUND}
+    """A volume with two sources counts as none, so that what mounts it finds none either. Of the whole `spec` or `data`
+    it is said that they may not change."""
+    inside = all("." in cause.field for cause in error.causes if cause.reason == _FORBIDDEN)
+    return inside and {_FORBIDDEN} <= _reasons(error) <= {_FORBIDDEN, _NOT_FOUND}
 
 
 def _reasons(error: ApiError) -> set[str]:

@@ -98,9 +98,9 @@ class DriftRecord:
         return self.repaired in _OPEN
 
     def tells_of(self, other: DriftRecord) -> bool:
-        """Whether it says the same, whenever it was seen."""
+        """Whether it is about the same state, whenever that was seen. Each deletion is one of its own."""
         same = replace(other, detected_at=self.detected_at, repaired=self.repaired, time=self.time)
-        return self == same
+        return self == same and self.kind is not DriftKind.DELETED
 
     @property
     def sort_key(self) -> tuple[UnitKey, ObjectRef, str]:
