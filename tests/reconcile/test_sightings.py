@@ -22,7 +22,7 @@ class Watcher:
 
     def __init__(self, kit: Any, context: Context, cluster: Any) -> None:
         self.kit, self.cluster = kit, cluster
-        self.web = kit.desired("web")
+        self.web = kit.desired("web", data={"level": "info", "mode": "fast"})
         self.state = kit.state(kit.unit(self.web), records=[kit.record(self.web)])
         self.record = kit.settled(self.state, self.web)
         self.looks: list[tuple[UnitKey, bool]] = []
