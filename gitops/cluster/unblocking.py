@@ -174,14 +174,16 @@ def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], ma
             continue
         places = list_items.positions(there, shape)
         keys = list_items.resolve(declared, shape, (), places)
-        foreign = [(i, item) for key, found in places.items() if key not in keys for i in found for item in [there[i]]]
+        foreign = [(i, there[i]) for key, found in places.items() if key not in keys for i in found]
         for position, (item, key) in enumerate(zip(declared, keys, strict=True)):
             value = item.get(leaf) if isinstance(item, dict) else None
             if key in places or value is None:
                 continue
             for place, other in foreign:
+                if not isinstance(other, dict) or other.get(leaf) != value:
+                    continue
                 writer = _writer(nodes, owned, shape, other, manager)
-                if other.get(leaf) == value and writer is not None:
+                if writer is not None:
                     pointer = f"{where.replace('[]', '')}{_element(other, shape)}"
                     difference = _difference((*path, position), pointer, item, other, writer)
                     yield _replace((*at, place), item), difference
@@ -240,6 +242,8 @@ def _lists(
         places: dict[Key, list[int]] = list_items.positions(live, shape)
         for position, key in enumerate(list_items.resolve(declared, shape, (), places)):
             for place in places.get(key, ())[:1]:
+                if not isinstance(live[place], dict):
+                    continue  # what we know of the list's keys is of another version of its schema
                 inside = (*owned, _element(live[place], shape))
                 yield from _lists(
                     declared[position],

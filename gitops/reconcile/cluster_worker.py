@@ -23,6 +23,7 @@ from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.context import Context
 from gitops.reconcile.facts import Wanted
 from gitops.reconcile.judging import judge
+from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.session import End, Refused, Session, Told, identify
 from gitops.reconcile.state import Assignment, ClusterState
 
@@ -314,7 +315,10 @@ class ClusterWorker:
         if self.contact.reason == "NeverReached":
             return True
         units = self.state.units.items() if self._session is not None and self.contact.reachable else ()
-        return any(u.status is None and self.state.unit(key) is not None for key, u in units)
+        return any(
+            (u.status is None or u.outcome.state is SyncState.PENDING) and self.state.unit(key) is not None
+            for key, u in units
+        )
 
     @property
     def just_begun(self) -> bool:
