@@ -84,6 +84,11 @@ class Attempt:
     words: dict[str, str] = field(default_factory=dict)  # what was done once (gitops/plan/once.py), as it is now
     recreations: list[Recreation] = field(default_factory=list)
 
+    def look_in(self, seconds: float | None) -> None:
+        """Look again then at the latest."""
+        if seconds is not None:
+            self.retry_after = seconds if self.retry_after is None else min(self.retry_after, seconds)
+
     def stops(self, step: Apply) -> bool:
         """Whether it stays undone because of others of its component. A repair never does."""
         return step.object.component in self.stopped and not step.repairs

@@ -6,14 +6,16 @@ Pure apart from the record it updates: no calls, no clock.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gitops.cluster import fields
-from gitops.cluster.fields import Comparison
+from gitops.cluster.fields import Comparison, FieldDifference
 from gitops.cluster.values import ABSENT, holds
+from gitops.manifests.lines import Path
 from gitops.plan.units import DesiredObject, Stage
+from gitops.reconcile.fights import MOST_PATHS, WHOLE
 from gitops.reconcile.state import ObjectRecord
 
 
@@ -59,7 +61,7 @@ def observe(
         return Observation(Sighting.QUIET)
     if first:
         record.applied = record.last_desired = b""
-        record.mark, record.overridden = None, ()
+        record.mark, record.overridden, record.drifting = None, (), ()
     if record.deleting and not (record.last_desired or content_applied):
         return Observation(Sighting.QUIET)  # its end began before Git wanted it: it is not what will be there
     was_applied = record.last_desired == desired.digest or (first and content_applied)
@@ -77,17 +79,25 @@ def _compared(
 ) -> Observation:
     if comparison.in_sync or (was_applied and comparison.in_sync_as_applied):
         record.applied = record.last_desired = desired.digest
+        record.drifting = ()
         return Observation(Sighting.SETTLED, comparison)
     if not was_applied:
         return Observation(Sighting.DIFFERS, comparison)
     record.last_desired = desired.digest
     overridden = set(record.overridden)
-    real = [d for d in comparison.differences if d.path not in overridden]
+    real = [d for d in comparison.differences if d.path not in overridden or not d.still_ours]
     if not real and overridden and not (comparison.lost or comparison.extra):
         record.applied = desired.digest  # what admission made of our apply is the baseline
         return Observation(Sighting.QUIET, comparison)
     record.applied, record.unowned = b"", not real
+    record.drifting = _paths(real, comparison)
     return Observation(Sighting.DRIFTED if real else Sighting.LOST, comparison)
+
+
+def _paths(real: Sequence[FieldDifference], comparison: Comparison) -> tuple[Path, ...]:
+    """What a drift is about: the paths that differ, or those of which only the ownership moved."""
+    paths = [d.path for d in real] or list(comparison.lost)
+    return tuple(paths) if 0 < len(paths) <= MOST_PATHS else (WHOLE,)
 
 
 def _is_followed(desired: DesiredObject, comparison: Comparison) -> bool:

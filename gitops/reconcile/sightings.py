@@ -16,15 +16,18 @@ from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.comparison import Comparison
 from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
+from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
 from gitops.plan.pruning import applied_by
-from gitops.plan.units import DesiredObject
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
+from gitops.reconcile.contesting import fought_over
 from gitops.reconcile.context import Context
+from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.owning import Owning
@@ -111,6 +114,13 @@ class Sightings:
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
+        drifts = self._drifts(key, desired, record, observation)
+        given_up = self._given_up(key, desired, record, observation, drifts)
+        if given_up:
+            self._report(key, [d for d in drifts if d.field in given_up], Repair.CONTESTED)
+            drifts = [d for d in drifts if d.field not in given_up]
+            desired = self.owning.sighted(desired, record, live)
+            observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
         self._state.by_uid[record.uid] = key
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
         self._evaluate(record, live)
@@ -122,18 +132,40 @@ class Sightings:
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
             record.applied, record.unowned = b"", False
-        self._note_drift(key, desired, record, observation)
+            record.drifting = record.drifting or (("metadata", "labels", RECONCILER_LABEL),)
+        self._report(key, drifts)
+        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
+            record.drifted_at = self._context.clock()
+        news = self.owning.contesting.look(key, desired, live)
+        if news is not None:
+            self._report(key, news, Repair.CONTESTED)
+            others = True
         urgent = self._urgency(key, record, observation)
         if not at_work and (others or urgent is not None):
             self._look(key, urgent or False)
 
-    def _note_drift(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
-        if observation.sighting is Sighting.DRIFTED and observation.comparison is not None:
-            records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
-            overridden = set(record.overridden)
-            self._report(key, [r for r in records if r.field not in overridden])
-        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
-            record.drifted_at = self._context.clock()
+    def _drifts(
+        self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation
+    ) -> list[DriftRecord]:
+        """What people see of an observation."""
+        if observation.sighting is not Sighting.DRIFTED or observation.comparison is None:
+            return []
+        records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
+        overridden = set(record.overridden)
+        return [r for r in records if r.field not in overridden or not r.still_ours]
+
+    def _given_up(
+        self,
+        key: UnitKey,
+        desired: DesiredObject,
+        record: ObjectRecord,
+        observation: Observation,
+        drifts: list[DriftRecord],
+    ) -> list[Path]:
+        """The paths over which the fight ends here: we leave them alone for a while."""
+        if observation.sighting not in (Sighting.DRIFTED, Sighting.LOST) or record.deleting:
+            return []
+        return self.owning.contesting.undone(key, desired, fought_over(record, drifts))
 
     def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
         """Whether the unit is to look at once; None: not at all."""
@@ -188,11 +220,14 @@ class Sightings:
             return
         self._state.by_uid.pop(record.uid, None)
         kept = self._state.record(desired)
-        kept.heat, kept.drifted_at = record.heat, record.drifted_at
+        kept.drifted_at = record.drifted_at
         wanted = desired.handling.once or self._is_recreating(key, record)
         # An end that had begun before Git wanted the object again is no drift.
         if not wanted and (record.last_desired or not record.deleting):
-            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
+            kept.drifting = (WHOLE,)
+            drift = object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())
+            given_up = self.owning.contesting.undone(key, desired, {WHOLE: drift})
+            self._report(key, [drift], Repair.CONTESTED if given_up else Repair.PENDING)
         self._touched(key)
 
     def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
@@ -234,7 +269,7 @@ class Sightings:
         record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
         record.applied = record.last_desired = desired.digest
         record.entry_version = desired.gvk.api_version
-        record.overridden = outcome.overridden
+        record.overridden, record.drifting = outcome.overridden, ()
         found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)
@@ -283,10 +318,11 @@ class Sightings:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, key: UnitKey, records: list[DriftRecord]) -> None:
+    def _report(self, key: UnitKey, records: list[DriftRecord], repair: Repair = Repair.PENDING) -> None:
         unit_state = self._state.units.get(key)
-        if unit_state is None:
+        if unit_state is None or not records:
             return
+        records = [r.with_repair(repair) for r in records]
         for record in records:
             _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
             self._context.metrics.drifted(self._state.name, str(record.kind))
@@ -298,12 +334,15 @@ class Sightings:
         self._report(key, [*drift_records(key, desired, comparison, detected_at=self._context.moment())])
 
     def repaired(self, key: UnitKey, ref: ObjectRef, repair: Repair) -> None:
-        """What became of the pending drifts of an object."""
+        """What became of the pending drifts of an object, but of those that are left to others."""
         unit_state = self._state.units.get(key)
         if unit_state is None:
             return
+        left = {each.path for each in self._state.left_out(ref)}
         unit_state.drifts = [
-            d.with_repair(repair) if d.object == ref and d.repaired in (Repair.PENDING, Repair.CONTESTED) else d
+            d.with_repair(repair)
+            if d.object == ref and d.repaired in (Repair.PENDING, Repair.CONTESTED) and d.field not in left
+            else d
             for d in unit_state.drifts
         ]
         self._touched(key)

@@ -38,7 +38,7 @@ from gitops.reconcile.doing_once import Once
 from gitops.reconcile.gating import Gate
 from gitops.reconcile.impersonating import in_name_of
 from gitops.reconcile.others_fields import questions
-from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.recreating import Recreator
@@ -86,6 +86,7 @@ class UnitWork:
         self._may_write = may_write
         self.gate = Gate(state, context)
         self._owning = sightings.owning
+        self._contesting = sightings.owning.contesting
         recreator = Recreator(state, context.registry, may_write=may_write)
         self._once = Once(state, recreator, self._store, may_write=may_write)
         adopter = Adopter(state, may_write=may_write)
@@ -167,7 +168,11 @@ class UnitWork:
         )
         self._secrets.tell(run)
         run.asked = questions(self._state, unit)
-        steps = await self._terminating.possible(run, self._uncontested(plan, run))
+        for problem in self._contesting.told(unit):
+            live = self._state.objects.get(problem.object)
+            (run.remarks if live is not None and live.uid else run.problems).append(problem)
+        run.look_in(self._contesting.next_try(unit))
+        steps = await self._terminating.possible(run, self._uncontested(plan))
         if steps or plan.prune or look.due:
             exists = await in_name_of(unit.service_account, self._applier)
             if isinstance(exists, ApiError):
@@ -265,23 +270,14 @@ class UnitWork:
             return 0.0
         return max(0.0, until.timestamp() - self._context.wall())
 
-    def _uncontested(self, plan: UnitPlan, run: Attempt) -> list[Apply]:
-        """The applies without repairs of objects that another writer keeps undoing."""
+    def _uncontested(self, plan: UnitPlan) -> list[Apply]:
+        """The applies without those that would only go on with a fight."""
         steps: list[Apply] = []
         for step in plan.applies:
-            record = self._state.objects.get(step.object.ref)
-            pause = 0.0
-            if step.reason is Reason.DRIFT and record is not None:
-                pause = record.heat.contested_for(self._context.clock(), self._context.options.fights)
-            if pause > 0 and self._right_but_not_ours(step):
-                continue
-            if pause > 0:
-                sentence = f"another writer keeps undoing our repair; left alone for {pause:.0f} s"
-                run.problems.append(ObjectProblem(step.object.ref, SyncState.CONTESTED, sentence))
-                self._sightings.repaired(run.unit.key, step.object.ref, Repair.CONTESTED)
-                run.errors.append(ApiError(ErrorClass.RETRY, message=sentence, retry_after=pause))
-            else:
+            if not self._contesting.held_back(step):
                 steps.append(step)
+            elif not self._right_but_not_ours(step):
+                self._sightings.repaired(plan.record.unit, step.object.ref, Repair.CONTESTED)
         return steps
 
     def _right_but_not_ours(self, step: Apply) -> bool:
@@ -315,6 +311,7 @@ class UnitWork:
             plan.record,
             members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
             namespace=unit.namespace,
+            contested=self._contesting.stored(unit),
         )
         unit_state.adopted += run.adopted
         settled = replace(settled, satisfied=once.remembered(run.words, {m.ref for m in settled.members}))

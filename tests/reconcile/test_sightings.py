@@ -14,7 +14,7 @@ from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.sightings import DRIFTS_KEPT, Sightings
-from gitops.report.drift import DriftKind, Repair
+from gitops.report.drift import Repair
 
 
 class Watcher:
@@ -174,14 +174,6 @@ async def test_an_old_sight_of_an_object_that_left_since_is_not_taken_in(watcher
     watcher.see(Changed(kit.edited(watcher.web, level="debug", version="5000")), Deleted(kit.live(watcher.web)))
     await watcher.apply()
     assert (watcher.drifts, watcher.record.suspect) == ([], True)
-
-
-def test_a_deleted_object_keeps_its_heat(watcher: Watcher, kit: Any, context: Context) -> None:
-    """Else a writer that deletes what we make would never be given up."""
-    watcher.record.heat = watcher.record.heat.heated(context.clock(), context.options.fights)
-    watcher.sightings.gone(kit.key, watcher.web)
-    assert watcher.state.objects[watcher.web.ref].heat.value == 1
-    assert [d.kind for d in watcher.drifts] == [DriftKind.DELETED]
 
 
 def test_what_became_of_a_drift_is_noted_on_the_pending_ones(watcher: Watcher, kit: Any) -> None:

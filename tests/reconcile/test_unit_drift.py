@@ -10,7 +10,6 @@ import pytest
 
 from gitops.cluster.errors import ErrorClass
 from gitops.plan.units import Mode
-from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import ClusterState
 from gitops.report.drift import Repair
@@ -49,33 +48,6 @@ async def test_a_pause_on_the_parent_suspends_repair_until_its_time(bench: Bench
 @pytest.mark.parametrize("text", ["tomorrow", "2026-13-40T00:00:00Z", "2999-01-01T00:00:00"])
 async def test_a_pause_that_is_no_time_with_a_zone_is_ignored(bench: Bench, kit: Any, text: str) -> None:
     assert (await bench.work(drifted(bench, kit, pause_until=text))).repaired == 1
-
-
-async def test_a_contested_object_is_left_alone_and_the_rest_stays_enforced(
-    bench: Bench, kit: Any, context: Context, clock: Any
-) -> None:
-    web, app = kit.desired("web"), kit.desired("app")
-    state = kit.state(kit.unit(web, app), records=[kit.record(web, app)])
-    for desired in (web, app):
-        bench.cluster.objects[desired.ref] = kit.edited(desired, level="debug")
-        kit.settled(state, desired).applied = b""
-    for _ in range(10):
-        state.objects[web.ref].heat = state.objects[web.ref].heat.heated(clock.now, context.options.fights)
-    outcome = await bench.work(state)
-    assert bench.cluster.calls == [("apply", "app")]
-    assert outcome.state is SyncState.CONTESTED
-    assert outcome.retry_after is not None
-    pause = state.objects[web.ref].heat.contested_for(clock.now, context.options.fights)
-    assert outcome.retry_after >= pause
-    clock.now += outcome.retry_after
-    assert (await bench.work(state)).state is SyncState.SYNCED
-
-
-async def test_repairs_heat_the_object(bench: Bench, kit: Any, context: Context, clock: Any) -> None:
-    state = drifted(bench, kit)
-    await bench.work(state)
-    (record,) = state.objects.values()
-    assert record.heat.now(clock.now, context.options.fights) == 1
 
 
 # -- what left the watch ---------------------------------------------------------------------------------------------
