@@ -427,7 +427,7 @@ async def test_d06_a_path_that_another_writer_keeps_undoing_is_given_up_and_the_
     running.push({"bundles/app/manifests/web.yaml": deployment("web", "fight", replicas=3, FIRST="changed")})
     await until(lambda: replicas() == 3, "the commit to be applied")
     await until(outcome_is(running, "app", SyncState.SYNCED), "the unit to be settled")
-    assert len(running.engine.workers[DGX].state.fights) == 0
+    assert running.engine.workers[DGX].state.parents[key_of("app")].contested == ()
 
 
 # -- while nobody watched --------------------------------------------------------------------------------------------
