@@ -67,24 +67,29 @@ class Contesting:
         whole = self._state.in_git(desired.ref) or desired
         self._state.fights.repaired(whole, paths, now=self._context.wall(), limits=self._context.options.fights)
 
-    def look(self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]) -> list[DriftRecord] | None:
-        """What contested paths that are left out look like now: their drifts that were not told yet; None when nothing
-        changed."""
+    def differing(self, ref: ObjectRef) -> set[Path]:
+        """Contested paths of an object that are not as declared."""
+        return {path for path, fight in self.contested(ref).items() if fight.theirs is not None}
+
+    def look(
+        self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]
+    ) -> dict[Path, DriftRecord | None] | None:
+        """What became of contested paths that are left out, of those that changed: None for one that is as declared
+        now. None for all when nothing changed."""
         left = [path for path in self.contested(desired.ref) if may_be_left_out(path)]
         whole = self._state.in_git(desired.ref) if left else None
         if whole is None:
             return None
         comparison = compare(whole.body, live, self._state.manager)
         found = drift_records(key, whole, comparison, detected_at=self._context.moment())
-        news, changed = [], False
+        changed: dict[Path, DriftRecord | None] = {}
         for path in left:
             before = self._state.fights.of(desired.ref)[path].theirs
             now = next((r for r in found if _touch(r.field, path)), None)
             if _seen(before) != _seen(now):
-                changed = True
+                changed[path] = now
                 self._state.fights.seen(desired.ref, path, now)
-                news += [now] if now is not None else []
-        return news if changed else None
+        return changed or None
 
     def held_back(self, step: Apply) -> bool:
         """Whether the step would only go on with a fight that was given up."""

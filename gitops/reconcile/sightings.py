@@ -7,7 +7,7 @@ queue does it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 
 Holds = Callable[[ObjectRef, str], bool]
 """Does the watch of a kind know this object, by its uid, to exist?"""
+
+_JUDGED = frozenset({Sighting.SETTLED, Sighting.DRIFTED, Sighting.LOST})
+"""What says of every declared value whether it is live."""
 
 DRIFTS_KEPT = 20
 """Newest drift records kept of a unit."""
@@ -111,61 +114,68 @@ class Sightings:
             return
         left = self._state.left_out(desired.ref)
         desired = self.owning.sighted(desired, record, live)
+        replaced = self._is_another(key, record, live)
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
+        applied = applied and not replaced
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
-        drifts = self._drifts(key, desired, record, observation)
-        given_up = self._given_up(key, desired, record, observation, drifts)
-        if given_up:
-            self._report(key, [d for d in drifts if d.field in given_up], Repair.CONTESTED)
-            drifts = [d for d in drifts if d.field not in given_up]
-            desired = self.owning.sighted(desired, record, live)
-            observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
+        given_up = self._note_drift(key, desired, record, observation)
+        rest = self.owning.sighted(desired, record, live) if given_up else desired
+        if rest.digest != desired.digest:
+            observation = observe(record, rest, live, manager=self._state.manager, content_applied=applied)
+        moved = self._note_contested(key, rest, live)
         self._state.by_uid[record.uid] = key
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
+        others = others or moved or given_up
         self._evaluate(record, live)
         left_over = self._left_over(key, live)
         if left_over != record.left_over:
             record.left_over = left_over
             self._look(key, False)  # it is told with how the unit stands
         self._touched(key)
+        if replaced and not record.deleting:
+            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
         if relabelled:
             self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
             record.applied, record.unowned = b"", False
             record.drifting = record.drifting or (("metadata", "labels", RECONCILER_LABEL),)
-        self._report(key, drifts)
-        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
-            record.drifted_at = self._context.clock()
-        news = self.owning.contesting.look(key, desired, live)
-        if news is not None:
-            self._report(key, news, Repair.CONTESTED)
-            others = True
         urgent = self._urgency(key, record, observation)
         if not at_work and (others or urgent is not None):
             self._look(key, urgent or False)
 
-    def _drifts(
-        self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation
-    ) -> list[DriftRecord]:
-        """What people see of an observation."""
-        if observation.sighting is not Sighting.DRIFTED or observation.comparison is None:
-            return []
-        records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
-        overridden = set(record.overridden)
-        return [r for r in records if r.field not in overridden or not r.still_ours]
+    def _is_another(self, key: UnitKey, record: ObjectRecord, live: Mapping[str, Any]) -> bool:
+        """Whether somebody deleted the object that we had made and made this one in its place. It was never ours: it is
+        met, and not repaired. A restored backup is such a one, marks of ours included."""
+        uid, parent = live["metadata"].get("uid"), self._state.parents.get(key)
+        if record.uid == uid or parent is None:
+            return False
+        made = parent.member_uids().get(record.ref, "")
+        return made not in ("", uid)
 
-    def _given_up(
-        self,
-        key: UnitKey,
-        desired: DesiredObject,
-        record: ObjectRecord,
-        observation: Observation,
-        drifts: list[DriftRecord],
-    ) -> list[Path]:
-        """The paths over which the fight ends here: we leave them alone for a while."""
+    def _note_drift(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> bool:
+        """Whether the fight over a path ends here: we leave it alone for a while."""
+        records: tuple[DriftRecord, ...] = ()
+        if observation.comparison is not None and observation.sighting in _JUDGED:
+            records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
+            self._withdraw(key, desired.ref, {r.field for r in records} | self.owning.contesting.differing(desired.ref))
+            self._report(key, records)
         if observation.sighting not in (Sighting.DRIFTED, Sighting.LOST) or record.deleting:
-            return []
-        return self.owning.contesting.undone(key, desired, fought_over(record, drifts))
+            return False
+        record.drifted_at = self._context.clock()
+        given_up = self.owning.contesting.undone(key, desired, fought_over(record, records))
+        self._mark(key, desired.ref, Repair.CONTESTED, given_up)
+        return bool(given_up)
+
+    def _note_contested(self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]) -> bool:
+        """Whether what is left to another writer, so that nothing else notices, became another value."""
+        records = self.owning.contesting.look(key, desired, live)
+        if records is None:
+            return False
+        self._withdraw(key, desired.ref, self.owning.contesting.differing(desired.ref), of=records)
+        drifts = [r for r in records.values() if r is not None]
+        self._report(key, drifts)
+        self._mark(key, desired.ref, Repair.CONTESTED, {d.field for d in drifts})
+        return True
 
     def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
         """Whether the unit is to look at once; None: not at all."""
@@ -227,7 +237,8 @@ class Sightings:
             kept.drifting = (WHOLE,)
             drift = object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())
             given_up = self.owning.contesting.undone(key, desired, {WHOLE: drift})
-            self._report(key, [drift], Repair.CONTESTED if given_up else Repair.PENDING)
+            self._report(key, [drift])
+            self._mark(key, desired.ref, Repair.CONTESTED, given_up)
         self._touched(key)
 
     def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
@@ -269,7 +280,7 @@ class Sightings:
         record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
         record.applied = record.last_desired = desired.digest
         record.entry_version = desired.gvk.api_version
-        record.overridden, record.drifting = outcome.overridden, ()
+        record.overridden, record.answered, record.drifting = outcome.overridden, record.values, ()
         found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)
@@ -318,16 +329,40 @@ class Sightings:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, key: UnitKey, records: list[DriftRecord], repair: Repair = Repair.PENDING) -> None:
+    def _report(self, key: UnitKey, records: Iterable[DriftRecord]) -> None:
+        """Each drift once, as long as nothing came of it: a sight tells all that differs, also what it told before."""
         unit_state = self._state.units.get(key)
         if unit_state is None or not records:
             return
-        records = [r.with_repair(repair) for r in records]
+        told = [d for d in unit_state.drifts if d.is_open]
         for record in records:
+            if any(d.tells_of(record) for d in told):
+                continue
             _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
             self._context.metrics.drifted(self._state.name, str(record.kind))
-        unit_state.drifts = [*unit_state.drifts, *records][-DRIFTS_KEPT:]
+            unit_state.drifts = [*unit_state.drifts, record][-DRIFTS_KEPT:]
         self._touched(key)
+
+    def _mark(self, key: UnitKey, ref: ObjectRef, repair: Repair, paths: Collection[Path]) -> None:
+        """What came of the open drifts at these paths of an object."""
+        unit_state = self._state.units.get(key)
+        for position, drift in enumerate(unit_state.drifts if unit_state is not None else ()):
+            if drift.is_open and drift.object == ref and drift.field in paths:
+                assert unit_state is not None
+                unit_state.drifts[position] = drift.with_repair(repair)
+
+    def _withdraw(
+        self, key: UnitKey, ref: ObjectRef, wrong: Collection[Path], *, of: Collection[Path] | None = None
+    ) -> None:
+        """Values that somebody else put right before anything came of their drift: all but those at `wrong`. Only at
+        the paths `of`, where some are given."""
+        unit_state = self._state.units.get(key)
+        for position, drift in enumerate(unit_state.drifts if unit_state is not None else ()):
+            if of is not None and drift.field not in of:
+                continue
+            if drift.is_open and drift.object == ref and drift.field and drift.field not in wrong:
+                assert unit_state is not None
+                unit_state.drifts[position] = drift.with_repair(Repair.REVERTED)
 
     def tell(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
         """Drift that a call has met, not the watch."""

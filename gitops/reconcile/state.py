@@ -62,6 +62,7 @@ class ObjectRecord:
     mark: AppliedMark | None = None
     outlook: Outlook | None = None  # the verdict on it, now and by time alone
     overridden: tuple[Path, ...] = ()  # paths that admission changed in our last apply
+    answered: bytes = b""  # digest of the owned values when it was last as declared, or as admission left it then
     drifted_at: float | None = None  # when the drift that is being repaired was seen
     drifting: tuple[Path, ...] = ()  # the paths that it is about
     claims: bytes | None = None  # digest of what decides whose its fields are; None: to be decided from the live object

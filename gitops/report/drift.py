@@ -42,6 +42,7 @@ class Repair(enum.StrEnum):
     YIELDED = "yielded"  # a rule leaves this path to that manager
     OVERRIDDEN = "overridden"  # applied, and admission put back the other value
     FAILED = "failed"
+    REVERTED = "reverted"  # somebody else put it right before anything came of it
 
     @property
     def words(self) -> str:
@@ -56,7 +57,11 @@ _REPAIR_WORDS = {
     Repair.YIELDED: "left to that manager",
     Repair.OVERRIDDEN: "repair overridden by admission",
     Repair.FAILED: "repair failed",
+    Repair.REVERTED: "put right by somebody else",
 }
+
+_OPEN = frozenset({Repair.PENDING, Repair.REPORTED, Repair.CONTESTED})
+"""The value is as it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,16 @@ class DriftRecord:
 
     def with_repair(self, repaired: Repair) -> DriftRecord:
         return replace(self, repaired=repaired)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether, as far as is known, it still is so."""
+        return self.repaired in _OPEN
+
+    def tells_of(self, other: DriftRecord) -> bool:
+        """Whether it says the same, whenever it was seen."""
+        same = replace(other, detected_at=self.detected_at, repaired=self.repaired, time=self.time)
+        return self == same
 
     @property
     def sort_key(self) -> tuple[UnitKey, ObjectRef, str]:

@@ -413,7 +413,9 @@ async def test_d06_a_path_that_another_writer_keeps_undoing_is_given_up_and_the_
         assert unit(running, "app").outcome.state is SyncState.CONTESTED
         # a commit of another field leaves theirs alone
         running.push({"bundles/app/manifests/web.yaml": deployment("web", "fight", FIRST="changed")})
-        await until(lambda: running.status(f"status/units/{DGX}/bundle.app.yaml")["commit"] == repo.head(), "the commit")
+        await until(
+            lambda: running.status(f"status/units/{DGX}/bundle.app.yaml")["commit"] == repo.head(), "the commit"
+        )
         assert replicas() == 5
     finally:
         over.set()
