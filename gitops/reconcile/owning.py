@@ -17,7 +17,7 @@ from gitops.cluster.reflecting import Event
 from gitops.manifests.lines import Path
 from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.sending import Why
-from gitops.plan.units import DesiredObject, Unit
+from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.policy.annotations import CONFLICTS
 from gitops.policy.handovers import handed_over
 from gitops.policy.ownership import default_answer
@@ -186,7 +186,8 @@ class Owning:
     def _to_let_go(self, unit: Unit) -> Iterator[tuple[DesiredObject, ObjectRecord]]:
         for desired in unit.objects:
             record = self._state.objects.get(desired.ref)
-            if record is not None and record.held and record.uid and not record.deleting:
+            ours = desired.handling.mode is not Mode.PAUSED
+            if record is not None and record.held and record.uid and ours and not record.deleting:
                 yield desired, record
 
     async def _let_go(

@@ -7,7 +7,6 @@ observed anew; an interrupted one leaves a parent that names whatever may have b
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,6 +31,7 @@ from gitops.plan.planning import (
 )
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
 from gitops.readiness.texts import one_line
+from gitops.reconcile import pauses
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.doing_once import Once
@@ -145,7 +145,8 @@ class UnitWork:
         unread = await self._read_suspects(unit, applier)
         if unread is not None:
             return self._failed(unit.key, "an object that has to be looked at cannot be read", unread)
-        paused_for = self._paused_for(unit.key, record)
+        pause = self._state.pauses.get(unit.key, record.pause_until if record else "")
+        paused_for = pauses.seconds_left(pause, now=self._context.wall())
         if unit.mode is not Mode.PAUSED and not paused_for and self._owning.must_let_go(unit):
             exists = await in_name_of(unit.service_account, self._applier)
             if isinstance(exists, ApiError):
@@ -157,7 +158,8 @@ class UnitWork:
         if current is None:
             return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
         unit = current
-        run = Attempt(unit, applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run = Attempt(unit, applier, paused_until=pause if paused_for else "", retry_after=paused_for or None)
+        run.notes += pauses.problems(pause)
         look = self._once.look(run, record or ParentRecord(unit.key))
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
@@ -257,18 +259,6 @@ class UnitWork:
         found = self._state.declared(desired.ref)
         if found is not None:
             self._sightings.see(*found, record, live, at_work=True)
-
-    def _paused_for(self, key: UnitKey, record: ParentRecord | None) -> float:
-        """Seconds for which the break-glass annotation on the parent suspends repairs; 0 when it does not."""
-        text = self._state.pauses.get(key, record.pause_until if record else "")
-        try:
-            until = datetime.datetime.fromisoformat(text) if text else None
-        except ValueError:
-            _log.warning("the pause %r on the parent of %s is no RFC 3339 time and is ignored", text[:64], key)
-            return 0.0
-        if until is None or until.tzinfo is None:
-            return 0.0
-        return max(0.0, until.timestamp() - self._context.wall())
 
     def _uncontested(self, plan: UnitPlan) -> list[Apply]:
         """The applies without those that would only go on with a fight."""
