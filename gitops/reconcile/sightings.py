@@ -25,6 +25,7 @@ from gitops.plan.units import RECONCILER_LABEL, DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
+from gitops.reconcile.child_drift import ChildDrift
 from gitops.reconcile.contesting import fought_over
 from gitops.reconcile.context import Context
 from gitops.reconcile.fights import WHOLE
@@ -63,6 +64,14 @@ class Sightings:
         self._look = look
         self._touched = touched
         self.owners = OwnerIndex()
+        self.children = ChildDrift(
+            state,
+            context,
+            self.owners,
+            look=lambda key: look(key, False),
+            report=self._report,
+            over=lambda key, ref: self._withdraw(key, ref, ()),
+        )
         self.owning = Owning(state, context, look=lambda key: look(key, False))
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
@@ -124,7 +133,9 @@ class Sightings:
         if rest.digest != desired.digest:
             observation = observe(record, rest, live, manager=self._state.manager, content_applied=applied)
         moved = self._note_contested(key, rest, live)
-        self._state.by_uid[record.uid] = key
+        if self._state.by_uid.get(record.uid) != key:
+            self._state.by_uid[record.uid] = key
+            self.children.owner_seen(key, record.uid)
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
         others = others or moved or given_up
         self._evaluate(record, live)
@@ -310,10 +321,12 @@ class Sightings:
             if uid in self._state.by_uid:
                 return  # a declared object that also matches an operator's selector
             self._put_child(event.obj, self.owners.get(uid))
+            self.children.seen(event.obj)
             self._tell(uid)
         elif isinstance(event, Deleted | Vanished):
             uid = event.uid if isinstance(event, Vanished) else str(event.obj.get("metadata", {}).get("uid", ""))
             self._tell(uid)
+            self.children.gone(uid)
             self.owners.remove(uid)
 
     def _put_child(self, obj: Mapping[str, Any], before: ChildRecord | None) -> None:
@@ -360,7 +373,8 @@ class Sightings:
         for position, drift in enumerate(unit_state.drifts if unit_state is not None else ()):
             if of is not None and drift.field not in of:
                 continue
-            if drift.is_open and drift.object == ref and drift.field and drift.field not in wrong:
+            of_field = bool(drift.field) or drift.kind is DriftKind.CHILD
+            if drift.is_open and drift.object == ref and of_field and drift.field not in wrong:
                 assert unit_state is not None
                 unit_state.drifts[position] = drift.with_repair(Repair.REVERTED)
 

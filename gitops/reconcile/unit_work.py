@@ -174,6 +174,9 @@ class UnitWork:
             live = self._state.objects.get(problem.object)
             (run.remarks if live is not None and live.uid else run.problems).append(problem)
         run.look_in(self._contesting.next_try(unit))
+        edited, later = self._sightings.children.tell(unit)
+        run.notes += edited
+        run.look_in(later)
         steps = await self._terminating.possible(run, self._uncontested(plan))
         if steps or plan.prune or look.due:
             exists = await in_name_of(unit.service_account, self._applier)

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from gitops.cluster.child_edits import ChildEdit
 from gitops.cluster.comparison import Comparison, DifferenceKind, FieldDifference
 from gitops.cluster.managed_fields import UNKNOWN_WRITER, Writer
 from gitops.cluster.values import ABSENT, Absent
@@ -30,6 +31,7 @@ class DriftKind(enum.StrEnum):
     CHANGED = "changed"  # a declared value is another one, or gone
     DELETED = "deleted"  # the object is gone
     RELABELLED = "relabelled"  # the object lost our label, so our watch cannot see it any more
+    CHILD = "child"  # a field of an object that an operator made of ours: never repaired by us
 
 
 class Repair(enum.StrEnum):
@@ -115,8 +117,8 @@ class DriftRecord:
             document["detail"] = str(self.detail)
         if self.kind is DriftKind.CHANGED:
             document["declared"] = shown(self.declared)
-            if self.live is not ABSENT:
-                document["live"] = shown(self.live)
+        if self.kind in (DriftKind.CHANGED, DriftKind.CHILD) and self.live is not ABSENT:
+            document["live"] = shown(self.live)
         document["declaredAt"] = str(self.declared_at)
         document["by"] = self.by
         if self.time:
@@ -143,6 +145,9 @@ class DriftRecord:
             what = f"{self.object} was deleted ({declared_at})"
         elif self.kind is DriftKind.RELABELLED:
             what = f"{self.object} lost our label ({declared_at})"
+        elif self.kind is DriftKind.CHILD:
+            made = f"which an operator made of what is {declared_at}"
+            what = f"{self.path} of {self.object}, {made}, is {_text(self.live)}"
         elif self.detail is DifferenceKind.ORDER:
             order = f"{_text(self.live)}, {declared_at} as {_text(self.declared)}"
             what = f"{self.path} of {self.object} is in the order {order}"
@@ -172,6 +177,23 @@ def object_record(
 ) -> DriftRecord:
     """A record about a whole object: DELETED or RELABELLED. Nobody records who deletes; `writer` is who relabelled."""
     return _record(unit, desired, kind, detected_at, writer)
+
+
+def child_record(
+    unit: UnitKey, owner: DesiredObject, child: ObjectRef, edit: ChildEdit, *, detected_at: datetime.datetime
+) -> DriftRecord:
+    """A record about a field of an object that an operator made of `owner`. What it should be only that one knows."""
+    record = _record(
+        unit,
+        owner,
+        DriftKind.CHILD,
+        detected_at,
+        edit.writer,
+        path=edit.shown,
+        live=edit.value,
+        masked=edit.masked,
+    )
+    return replace(record, object=child, repaired=Repair.REPORTED)
 
 
 def _of_difference(
