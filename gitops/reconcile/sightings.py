@@ -7,7 +7,7 @@ queue does it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.comparison import Comparison
 from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
+from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
@@ -25,20 +26,18 @@ from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
 from gitops.reconcile.context import Context
+from gitops.reconcile.drifting import Drifts
 from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import adoption_of
-from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
+from gitops.report.drift import Repair
 
 _log = logging.getLogger(__name__)
 
 Holds = Callable[[ObjectRef, str], bool]
 """Does the watch of a kind know this object, by its uid, to exist?"""
-
-DRIFTS_KEPT = 20
-"""Newest drift records kept of a unit."""
 
 
 class Sightings:
@@ -57,6 +56,7 @@ class Sightings:
         self._look = look
         self._touched = touched
         self.owners = OwnerIndex()
+        self._drifts = Drifts(state, context, touched=touched)
         self.owning = Owning(state, context, look=lambda key: look(key, False))
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
@@ -110,6 +110,7 @@ class Sightings:
         desired = self.owning.sighted(desired, record, live)
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
+        former = record.uid
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
         self._state.by_uid[record.uid] = key
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
@@ -118,22 +119,31 @@ class Sightings:
         if left_over != record.left_over:
             record.left_over = left_over
             self._look(key, False)  # it is told with how the unit stands
+        self._drifts.note_additions(key, record, live)
         self._touched(key)
         if relabelled:
-            self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
             record.applied, record.unowned = b"", False
-        self._note_drift(key, desired, record, observation)
+        if former not in ("", record.uid) and not self._is_recreating(key, record, former):
+            self._drifts.recreated(key, desired, live)
+        else:
+            self._note_drift(key, desired, record, observation, relabelled)
+        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
+            record.drifted_at = self._context.clock()
         urgent = self._urgency(key, record, observation)
         if not at_work and (others or urgent is not None):
             self._look(key, urgent or False)
 
-    def _note_drift(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
-        if observation.sighting is Sighting.DRIFTED and observation.comparison is not None:
-            records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
-            overridden = set(record.overridden)
-            self._report(key, [r for r in records if r.field not in overridden])
-        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
-            record.drifted_at = self._context.clock()
+    def _note_drift(
+        self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation, relabelled: bool
+    ) -> None:
+        """A comparison tells all that differs, so whatever was open and is not in it is over. One with what was not
+        applied yet says nothing of drift."""
+        sighting, comparison = observation.sighting, observation.comparison
+        if sighting is Sighting.DRIFTED and comparison is not None:
+            overridden = frozenset(record.overridden)
+            self._drifts.differs(key, desired, comparison, overridden=overridden, relabelled=relabelled)
+        elif sighting in (Sighting.SETTLED, Sighting.LOST):
+            self._drifts.settled(key, desired.ref)
 
     def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
         """Whether the unit is to look at once; None: not at all."""
@@ -189,15 +199,15 @@ class Sightings:
         self._state.by_uid.pop(record.uid, None)
         kept = self._state.record(desired)
         kept.heat, kept.drifted_at = record.heat, record.drifted_at
-        wanted = desired.handling.once or self._is_recreating(key, record)
+        wanted = desired.handling.once or self._is_recreating(key, record, record.uid)
         # An end that had begun before Git wanted the object again is no drift.
         if not wanted and (record.last_desired or not record.deleting):
-            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
+            self._drifts.deleted(key, desired)
         self._touched(key)
 
-    def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
+    def _is_recreating(self, key: UnitKey, record: ObjectRecord, uid: str) -> bool:
         parent = self._state.parents.get(key)
-        return parent is not None and once.is_recreating(dict(parent.satisfied), record.ref, record.uid)
+        return parent is not None and once.is_recreating(dict(parent.satisfied), record.ref, uid)
 
     def absorb(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         """The answer to our own apply is the new baseline; then whatever arrived meanwhile."""
@@ -283,30 +293,15 @@ class Sightings:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, key: UnitKey, records: list[DriftRecord]) -> None:
-        unit_state = self._state.units.get(key)
-        if unit_state is None:
-            return
-        for record in records:
-            _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
-            self._context.metrics.drifted(self._state.name, str(record.kind))
-        unit_state.drifts = [*unit_state.drifts, *records][-DRIFTS_KEPT:]
-        self._touched(key)
-
     def tell(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
         """Drift that a call has met, not the watch."""
-        self._report(key, [*drift_records(key, desired, comparison, detected_at=self._context.moment())])
+        self._drifts.met(key, desired, comparison)
 
-    def repaired(self, key: UnitKey, ref: ObjectRef, repair: Repair) -> None:
-        """What became of the pending drifts of an object."""
-        unit_state = self._state.units.get(key)
-        if unit_state is None:
-            return
-        unit_state.drifts = [
-            d.with_repair(repair) if d.object == ref and d.repaired in (Repair.PENDING, Repair.CONTESTED) else d
-            for d in unit_state.drifts
-        ]
-        self._touched(key)
+    def repaired(
+        self, key: UnitKey, ref: ObjectRef, repair: Repair, *, overridden: Collection[Path] = frozenset()
+    ) -> None:
+        """What became of the open drifts of an object; of those at paths that admission put back, that."""
+        self._drifts.became(key, ref, repair, overridden=overridden)
 
     def _parent_seen(self, live: Mapping[str, Any]) -> None:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
