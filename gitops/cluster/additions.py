@@ -28,7 +28,7 @@ MOST_ADDITIONS = 20
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 _OPEN_MAPS = frozenset({("metadata", "labels"), ("metadata", "annotations"), ("data",), ("binaryData",)})
-"""Maps in which each key is somebody's, also where we have none."""
+"""Maps in which each key is somebody's, also where we have none; those of metadata in pod templates too."""
 _NOT_TOLD = frozenset({("status",), ("metadata", "finalizers"), ("metadata", "ownerReferences")})
 _TOOLS_NOTES = (
     "kubectl.kubernetes.io/",  # last-applied-configuration, and restartedAt of a wanted restart
@@ -115,7 +115,7 @@ def _beyond(ours: Tree | None, declared: Any, theirs: Tree, path: OwnedPath) -> 
             continue
         mine = managed_fields.child(ours, element) if ours is not None else None
         value = managed_fields.step(declared, element)
-        if mine is not None or value is not None or _names(here) in _OPEN_MAPS:
+        if mine is not None or value is not None or _is_open_map(_names(here)):
             yield from _beyond(mine, value, sub, here)
         else:
             yield here
@@ -123,6 +123,10 @@ def _beyond(ours: Tree | None, declared: Any, theirs: Tree, path: OwnedPath) -> 
 
 def _names(path: Sequence[Element]) -> tuple[str, ...]:
     return tuple(str(e.value) if e.kind is ElementKind.FIELD else "" for e in path)
+
+
+def _is_open_map(names: tuple[str, ...]) -> bool:
+    return names in _OPEN_MAPS or (len(names) > 2 and names[-2:] in _OPEN_MAPS)
 
 
 def _is_not_told(path: OwnedPath) -> bool:
