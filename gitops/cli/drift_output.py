@@ -92,21 +92,23 @@ def _markdown(view: DriftView, by: By | None, rows: list[Row] | None) -> str:
     if rows is not None:
         lines = [f"| {by} | Open | Times | Units | Last | Files |", "|---|---|---|---|---|---|"]
         for row in rows:
-            cells = (row.name, row.open, row.times, len(row.units), row.last, _files(row))
-            lines.append("| " + " | ".join(inert(str(cell)) for cell in cells) + " |")
+            lines.append(_cells(row.name, row.open, row.times, len(row.units), row.last, _files(row)))
         return "\n".join(lines)
     lines = ["| Unit | Object | Path | Declared | Live | By | Declared at | Times | Outcome |", "|" + "---|" * 9]
     for record in view.records:
         body = record_body(record)
         values = (_value(body, "declared"), _value(body, "live"))
-        path = record.path or record.kind.value
-        cells = (record.unit, record.object, path, *values, record.by, record.declared_at)
-        lines.append("| " + " | ".join(inert(str(c)) for c in (*cells, record.count, record.repaired.words)) + " |")
+        what = (record.unit, record.object, record.path or record.kind.value)
+        lines.append(_cells(*what, *values, record.by, record.declared_at, record.count, record.repaired.words))
     if view.additions:
         lines += ["", "| Unit | Object | Added | By | Last write |", "|---|---|---|---|---|"]
         for unit, ref, each in view.additions:
-            lines.append("| " + " | ".join(inert(str(c)) for c in (unit, ref, each.path, each.by, each.time)) + " |")
+            lines.append(_cells(unit, ref, each.path, each.by, each.time))
     return "\n".join(lines)
+
+
+def _cells(*cells: object) -> str:
+    return "| " + " | ".join(inert(str(cell)) for cell in cells) + " |"
 
 
 def _value(body: dict[str, Any], name: str) -> str:

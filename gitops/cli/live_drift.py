@@ -1,8 +1,8 @@
 """Drift as the clusters show it right now, for who has no daemon: the live side of `gitops plan`, read as drift.
 
-A plan says what an apply would change, whatever the reason; drift is what others did. The two are told apart by what the
-cluster knows: a unit's parent says which content was applied, managedFields whose a value is. What we still own and Git
-has otherwise is a change of Git that is not applied yet, and so is all of a unit without a parent.
+A plan says what an apply would change, whatever the reason; drift is what others did. The two are told apart by what
+the cluster knows: a unit's parent says which content was applied, managedFields whose a value is. What we still own and
+Git has otherwise is a change of Git that is not applied yet, and so is all of a unit without a parent.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def drift_of(plan: LivePlan, *, at: datetime.datetime) -> DriftView:
 def _records(plan: LivePlan, key: UnitKey, change: ObjectChange, at: datetime.datetime) -> Iterator[DriftRecord]:
     unit, parent = plan.compilation.units.get(key), plan.parents.get(key)
     desired = _desired(plan, key, change.ref)
-    if unit is None or parent is None or desired is None:
-        return
+    if unit is None or parent is None or desired is None or not parent.member_uids().get(change.ref):
+        return  # never applied
     applied = parent.content_key == unit.content_key
     found: tuple[DriftRecord, ...] = ()
-    if change.change is Change.CREATE and parent.member_uids().get(change.ref):
+    if change.change is Change.CREATE:
         found = (object_record(key, desired, DriftKind.DELETED, detected_at=at),)
     elif change.change is Change.UPDATE:
         differences = tuple(d for d in change.differences if applied or d.manager)
