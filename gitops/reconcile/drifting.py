@@ -17,6 +17,7 @@ from gitops.cluster.managed_fields import UNKNOWN_WRITER, Writer
 from gitops.manifests.lines import Path
 from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject
+from gitops.reconcile.contesting import Contesting
 from gitops.reconcile.context import Context
 from gitops.reconcile.state import ClusterState, ObjectRecord, UnitState
 from gitops.report import drift_history
@@ -30,65 +31,85 @@ _LABEL = ("metadata", "labels", RECONCILER_LABEL)
 class Drifts:
     """Of one cluster. `touched` says that something of a unit is to be told."""
 
-    def __init__(self, state: ClusterState, context: Context, *, touched: Callable[[UnitKey], None]) -> None:
+    def __init__(
+        self, state: ClusterState, context: Context, contesting: Contesting, *, touched: Callable[[UnitKey], None]
+    ) -> None:
         self._state = state
         self._context = context
+        self._contesting = contesting
         self._touched = touched
 
     # -- what is seen ------------------------------------------------------------------------------------------------
 
-    def differs(
-        self,
-        key: UnitKey,
-        desired: DesiredObject,
-        comparison: Comparison,
-        *,
-        overridden: Collection[Path] = frozenset(),
-        relabelled: bool = False,
-    ) -> None:
-        """All that differs of an object now. What admission put back is told only where it was drift before; that our
-        label is missing, about the whole object."""
+    def judged(
+        self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, comparison: Comparison, *, relabelled: bool
+    ) -> tuple[DriftRecord, ...]:
+        """All that differs of an object now, in place of what did; returns it. That our label is missing is told about
+        the whole object."""
         records = drift_records(key, desired, comparison, detected_at=self._context.moment())
         if relabelled:
             writer = next((_writer(r) for r in records if r.field == _LABEL), UNKNOWN_WRITER)
             records = tuple(r for r in records if r.field != _LABEL)
-            records = (*records, self._object(key, desired, DriftKind.RELABELLED, writer))
-        known = {d.path for d in self._open(key, desired.ref)} if overridden else ()
-        self._note(key, desired.ref, [r for r in records if r.field not in overridden or r.path in known])
+            records = (*records, self._object(key, desired, DriftKind.RELABELLED, writer, field=_LABEL))
+        contested = self._contesting.differing(desired.ref)
+        left = {each.path for each in self._state.left_out(desired.ref)}
 
-    def settled(self, key: UnitKey, ref: ObjectRef) -> None:
-        """Every value of an object is as declared."""
-        self._note(key, ref, ())
+        def over(drift: DriftRecord) -> Repair:
+            """What became of one that the comparison does not tell."""
+            if drift.repaired is Repair.OVERRIDDEN and drift.field in record.overridden:
+                return Repair.OVERRIDDEN  # told already, and the baseline since
+            if drift.field and drift.field in contested:
+                return Repair.CONTESTED
+            return Repair.YIELDED if drift.field in left else Repair.REVERTED
+
+        self._note(key, desired.ref, records, over)
+        return records
+
+    def relabelled(self, key: UnitKey, desired: DesiredObject) -> None:
+        """Our label is missing on an object of which it is not known what else differs."""
+        self._add(key, [self._object(key, desired, DriftKind.RELABELLED, field=_LABEL)])
+
+    def contested(self, key: UnitKey, ref: ObjectRef, records: Mapping[Path, DriftRecord | None]) -> None:
+        """What became of paths that are left to another writer for a while: None where it is as declared."""
+        found = [r for r in records.values() if r is not None]
+        texts = {r.path for r in found}
+        self._note(
+            key,
+            ref,
+            found,
+            lambda drift: Repair.REVERTED if drift.field in records or drift.path in texts else drift.repaired,
+        )
+        self.mark(key, ref, Repair.CONTESTED, {r.field for r in found})
 
     def met(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
         """Differences that a call has met, beside what is open."""
-        unit_state = self._state.units.get(key)
-        if unit_state is not None:
-            known = {d.key for d in self._open(key, desired.ref)}
-            records = drift_records(key, desired, comparison, detected_at=self._context.moment())
-            new = [r for r in records if r.key not in known]
-            self._keep(key, unit_state, *drift_history.added(unit_state.drifts, new))
+        self._add(key, drift_records(key, desired, comparison, detected_at=self._context.moment()))
 
-    def deleted(self, key: UnitKey, desired: DesiredObject) -> None:
-        self._about_object(key, self._object(key, desired, DriftKind.DELETED))
+    def deleted(self, key: UnitKey, desired: DesiredObject) -> DriftRecord:
+        record = self._object(key, desired, DriftKind.DELETED)
+        self._about_object(key, record)
+        return record
 
     def recreated(self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]) -> None:
         """Somebody made another object under its name."""
         writer = maker(live, self._state.manager)
         self._about_object(key, self._object(key, desired, DriftKind.RECREATED, writer))
 
+    def mark(self, key: UnitKey, ref: ObjectRef, repair: Repair, paths: Collection[Path]) -> None:
+        """What became of the open drifts at these paths of an object; () is the whole object."""
+        if paths:
+            self._become(key, ref, lambda drift: repair if _is_at(drift, paths) else drift.repaired)
+
     def became(self, key: UnitKey, ref: ObjectRef, repair: Repair, *, overridden: Collection[Path]) -> None:
-        """What became of the open drifts of an object."""
-        unit_state = self._state.units.get(key)
-        if unit_state is None or not unit_state.drifts:
-            return
-        kept = drift_history.became(
-            unit_state.drifts,
-            ref,
-            lambda drift: Repair.OVERRIDDEN if drift.field and drift.field in overridden else repair,
-            at=self._context.moment(),
-        )
-        self._keep(key, unit_state, kept, ())
+        """What became of the open drifts of an object, but of those that are left to others."""
+        left = {each.path for each in self._state.left_out(ref)}
+
+        def outcome(drift: DriftRecord) -> Repair:
+            if drift.field and drift.field in left:
+                return drift.repaired
+            return Repair.OVERRIDDEN if drift.field and drift.field in overridden else repair
+
+        self._become(key, ref, outcome)
 
     # -- what others added -------------------------------------------------------------------------------------------
 
@@ -111,27 +132,40 @@ class Drifts:
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def _object(
-        self, key: UnitKey, desired: DesiredObject, kind: DriftKind, writer: Writer = UNKNOWN_WRITER
+        self,
+        key: UnitKey,
+        desired: DesiredObject,
+        kind: DriftKind,
+        writer: Writer = UNKNOWN_WRITER,
+        *,
+        field: Path = (),
     ) -> DriftRecord:
-        return object_record(key, desired, kind, detected_at=self._context.moment(), writer=writer)
+        return object_record(key, desired, kind, detected_at=self._context.moment(), writer=writer, field=field)
 
-    def _open(self, key: UnitKey, ref: ObjectRef) -> list[DriftRecord]:
+    def _note(
+        self,
+        key: UnitKey,
+        ref: ObjectRef,
+        records: Sequence[DriftRecord],
+        over: Callable[[DriftRecord], Repair],
+    ) -> None:
         unit_state = self._state.units.get(key)
-        return [] if unit_state is None else [d for d in unit_state.drifts if d.object == ref and d.is_open]
+        if unit_state is not None and (records or unit_state.drifts):
+            found = drift_history.noted(unit_state.drifts, ref, records, at=self._context.moment(), over=over)
+            self._keep(key, unit_state, *found)
 
-    def _note(self, key: UnitKey, ref: ObjectRef, records: Sequence[DriftRecord]) -> None:
+    def _add(self, key: UnitKey, records: Sequence[DriftRecord]) -> None:
         unit_state = self._state.units.get(key)
-        if unit_state is None or not (records or unit_state.drifts):
-            return
-        left = {each.path for each in self._state.left_out(ref)}
-        kept, new = drift_history.noted(
-            unit_state.drifts,
-            ref,
-            records,
-            at=self._context.moment(),
-            over=lambda drift: Repair.YIELDED if drift.field in left else Repair.ENDED,
-        )
-        self._keep(key, unit_state, kept, new)
+        if unit_state is not None:
+            known = {d.key for d in unit_state.drifts if d.is_open}
+            new = [r for r in records if r.key not in known]
+            self._keep(key, unit_state, *drift_history.added(unit_state.drifts, new))
+
+    def _become(self, key: UnitKey, ref: ObjectRef, outcome: Callable[[DriftRecord], Repair]) -> None:
+        unit_state = self._state.units.get(key)
+        if unit_state is not None and unit_state.drifts:
+            kept = drift_history.became(unit_state.drifts, ref, outcome, at=self._context.moment())
+            self._keep(key, unit_state, kept, ())
 
     def _about_object(self, key: UnitKey, record: DriftRecord) -> None:
         unit_state = self._state.units.get(key)
@@ -151,6 +185,11 @@ class Drifts:
             kept, unit_state.drifts_left_out, at=self._context.moment()
         )
         self._touched(key)
+
+
+def _is_at(drift: DriftRecord, paths: Collection[Path]) -> bool:
+    """Whether a drift is about one of these paths; what only a file tells of has none, and is about no whole object."""
+    return drift.field in paths and (bool(drift.field) or not drift.path)
 
 
 def _writer(record: DriftRecord) -> Writer:

@@ -15,6 +15,7 @@ from gitops.policy.published import published_files
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.functions import ClusterStatus, InstanceView, bundle_status, cluster_status, function_status
 from gitops.readiness.statuses import Status
+from gitops.reconcile.attempts import AS_DECLARED
 from gitops.reconcile.cluster_worker import ClusterWorker
 from gitops.reconcile.context import Context
 from gitops.reconcile.drift_reporting import DriftReporter
@@ -323,7 +324,7 @@ def _folders(name: ClusterName) -> tuple[str, str]:
 
 def _outcome_words(state: UnitState) -> str:
     if state.outcome.state is SyncState.SYNCED:
-        return state.note
+        return "" if state.outcome.sentence == AS_DECLARED else state.outcome.sentence
     return f"{state.outcome.state}: {state.outcome.sentence}"
 
 

@@ -21,23 +21,28 @@ from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
 from gitops.plan.pruning import applied_by
-from gitops.plan.units import DesiredObject
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
+from gitops.reconcile.contesting import fought_over
 from gitops.reconcile.context import Context
 from gitops.reconcile.drifting import Drifts
+from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import adoption_of
-from gitops.report.drift import Repair
+from gitops.report.drift import DriftRecord, Repair
 
 _log = logging.getLogger(__name__)
 
 Holds = Callable[[ObjectRef, str], bool]
 """Does the watch of a kind know this object, by its uid, to exist?"""
+
+_JUDGED = frozenset({Sighting.SETTLED, Sighting.DRIFTED, Sighting.LOST})
+"""What says of every declared value whether it is live."""
 
 
 class Sightings:
@@ -56,8 +61,8 @@ class Sightings:
         self._look = look
         self._touched = touched
         self.owners = OwnerIndex()
-        self._drifts = Drifts(state, context, touched=touched)
         self.owning = Owning(state, context, look=lambda key: look(key, False))
+        self._drifts = Drifts(state, context, self.owning.contesting, touched=touched)
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
@@ -108,12 +113,19 @@ class Sightings:
             return
         left = self._state.left_out(desired.ref)
         desired = self.owning.sighted(desired, record, live)
+        replaced = self._is_another(key, record, live)
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
-        former = record.uid
+        applied = applied and not replaced
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
+        given_up = self._note_drift(key, desired, record, observation, relabelled and not replaced)
+        rest = self.owning.sighted(desired, record, live) if given_up else desired
+        if rest.digest != desired.digest:
+            observation = observe(record, rest, live, manager=self._state.manager, content_applied=applied)
+        moved = self._note_contested(key, rest, live)
         self._state.by_uid[record.uid] = key
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
+        others = others or moved or given_up
         self._evaluate(record, live)
         left_over = self._left_over(key, live)
         if left_over != record.left_over:
@@ -121,29 +133,47 @@ class Sightings:
             self._look(key, False)  # it is told with how the unit stands
         self._drifts.note_additions(key, record, live)
         self._touched(key)
+        if replaced and not record.deleting:
+            self._drifts.recreated(key, desired, live)
         if relabelled:
             record.applied, record.unowned = b"", False
-        if former not in ("", record.uid) and not self._is_recreating(key, record, former):
-            self._drifts.recreated(key, desired, live)
-        else:
-            self._note_drift(key, desired, record, observation, relabelled)
-        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
-            record.drifted_at = self._context.clock()
+            record.drifting = record.drifting or (("metadata", "labels", RECONCILER_LABEL),)
         urgent = self._urgency(key, record, observation)
         if not at_work and (others or urgent is not None):
             self._look(key, urgent or False)
 
+    def _is_another(self, key: UnitKey, record: ObjectRecord, live: Mapping[str, Any]) -> bool:
+        """Whether somebody deleted the object that we had made and made this one in its place. It was never ours: it is
+        met, and not repaired. A restored backup is such a one, marks of ours included."""
+        uid, parent = live["metadata"].get("uid"), self._state.parents.get(key)
+        if record.uid == uid or parent is None:
+            return False
+        made = parent.member_uids().get(record.ref, "")
+        return made not in ("", uid)
+
     def _note_drift(
         self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation, relabelled: bool
-    ) -> None:
-        """A comparison tells all that differs, so whatever was open and is not in it is over. One with what was not
-        applied yet says nothing of drift."""
-        sighting, comparison = observation.sighting, observation.comparison
-        if sighting is Sighting.DRIFTED and comparison is not None:
-            overridden = frozenset(record.overridden)
-            self._drifts.differs(key, desired, comparison, overridden=overridden, relabelled=relabelled)
-        elif sighting in (Sighting.SETTLED, Sighting.LOST):
-            self._drifts.settled(key, desired.ref)
+    ) -> bool:
+        """Whether the fight over a path ends here: we leave it alone for a while."""
+        records: tuple[DriftRecord, ...] = ()
+        if observation.comparison is not None and observation.sighting in _JUDGED:
+            records = self._drifts.judged(key, desired, record, observation.comparison, relabelled=relabelled)
+        elif relabelled:
+            self._drifts.relabelled(key, desired)
+        if observation.sighting not in (Sighting.DRIFTED, Sighting.LOST) or record.deleting:
+            return False
+        record.drifted_at = self._context.clock()
+        given_up = self.owning.contesting.undone(key, desired, fought_over(record, records))
+        self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
+        return bool(given_up)
+
+    def _note_contested(self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]) -> bool:
+        """Whether what is left to another writer, so that nothing else notices, became another value."""
+        records = self.owning.contesting.look(key, desired, live)
+        if records is None:
+            return False
+        self._drifts.contested(key, desired.ref, records)
+        return True
 
     def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
         """Whether the unit is to look at once; None: not at all."""
@@ -198,16 +228,19 @@ class Sightings:
             return
         self._state.by_uid.pop(record.uid, None)
         kept = self._state.record(desired)
-        kept.heat, kept.drifted_at = record.heat, record.drifted_at
-        wanted = desired.handling.once or self._is_recreating(key, record, record.uid)
+        kept.drifted_at = record.drifted_at
+        wanted = desired.handling.once or self._is_recreating(key, record)
         # An end that had begun before Git wanted the object again is no drift.
         if not wanted and (record.last_desired or not record.deleting):
-            self._drifts.deleted(key, desired)
+            kept.drifting = (WHOLE,)
+            drift = self._drifts.deleted(key, desired)
+            given_up = self.owning.contesting.undone(key, desired, {WHOLE: drift})
+            self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
         self._touched(key)
 
-    def _is_recreating(self, key: UnitKey, record: ObjectRecord, uid: str) -> bool:
+    def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
         parent = self._state.parents.get(key)
-        return parent is not None and once.is_recreating(dict(parent.satisfied), record.ref, uid)
+        return parent is not None and once.is_recreating(dict(parent.satisfied), record.ref, record.uid)
 
     def absorb(self, desired: DesiredObject, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         """The answer to our own apply is the new baseline; then whatever arrived meanwhile."""
@@ -244,7 +277,7 @@ class Sightings:
         record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
         record.applied = record.last_desired = desired.digest
         record.entry_version = desired.gvk.api_version
-        record.overridden = outcome.overridden
+        record.overridden, record.answered, record.drifting = outcome.overridden, record.values, ()
         found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)
@@ -300,7 +333,8 @@ class Sightings:
     def repaired(
         self, key: UnitKey, ref: ObjectRef, repair: Repair, *, overridden: Collection[Path] = frozenset()
     ) -> None:
-        """What became of the open drifts of an object; of those at paths that admission put back, that."""
+        """What became of the open drifts of an object, but of those that are left to others; of those at paths that
+        admission put back, that."""
         self._drifts.became(key, ref, repair, overridden=overridden)
 
     def _parent_seen(self, live: Mapping[str, Any]) -> None:

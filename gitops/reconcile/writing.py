@@ -13,6 +13,7 @@ from gitops.plan.planning import Apply, Reason
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.context import Context
 from gitops.reconcile.doing_once import Once
+from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.gating import settled
 from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.sightings import Sightings
@@ -112,9 +113,11 @@ class Writer:
     def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object
         run.applied += 1
+        drifting = record.drifting
+        if step.reason is Reason.DRIFT or drifting == (WHOLE,):
+            self._sightings.owning.contesting.repaired(desired, drifting or (WHOLE,))
         if step.reason is Reason.DRIFT:
             run.repaired += 1
-            record.heat = record.heat.heated(self._context.clock(), self._context.options.fights)
             if record.drifted_at is not None:
                 self._context.metrics.repaired(self._state.name, self._context.clock() - record.drifted_at)
         record.drifted_at = None

@@ -19,6 +19,7 @@ import msgspec
 from gitops.cluster.comparison import Comparison, DifferenceKind, FieldDifference
 from gitops.cluster.managed_fields import UNKNOWN_WRITER, Writer
 from gitops.cluster.values import ABSENT, Absent
+from gitops.manifests.lines import Path
 from gitops.model.findings import Origin
 from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.units import DesiredObject
@@ -54,7 +55,7 @@ class Repair(enum.StrEnum):
     YIELDED = "yielded"  # a rule leaves this path to that manager
     OVERRIDDEN = "overridden"  # applied, and admission put back the other value
     FAILED = "failed"
-    ENDED = "ended"  # as declared again, or declared no more, without a repair of ours
+    REVERTED = "reverted"  # as declared again without a repair of ours, or declared no more
     REPLACED = "replaced"  # somebody changed it again before it was repaired
 
     @property
@@ -75,10 +76,10 @@ _REPAIR_WORDS = {
     Repair.YIELDED: "left to that manager",
     Repair.OVERRIDDEN: "repair overridden by admission",
     Repair.FAILED: "repair failed",
-    Repair.ENDED: "over without a repair",
+    Repair.REVERTED: "as declared again",
     Repair.REPLACED: "changed again before it was repaired",
 }
-_OVER = frozenset({Repair.REPAIRED, Repair.YIELDED, Repair.ENDED, Repair.REPLACED})
+_OVER = frozenset({Repair.REPAIRED, Repair.YIELDED, Repair.REVERTED, Repair.REPLACED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class DriftRecord:
     object: ObjectRef
     kind: DriftKind
     path: str
-    field: tuple[str | int, ...]
+    field: Path
     declared: Any
     declared_at: Origin
     live: Any
@@ -188,9 +189,11 @@ def object_record(
     *,
     detected_at: datetime.datetime,
     writer: Writer = UNKNOWN_WRITER,
+    field: Path = (),
 ) -> DriftRecord:
-    """A record about a whole object. Nobody records who deletes; `writer` is who relabelled it or made it anew."""
-    return _record(unit, desired, kind, detected_at, writer)
+    """A record about a whole object. Nobody records who deletes; `writer` is who relabelled it or made it anew,
+    `field` what the former took."""
+    return _record(unit, desired, kind, detected_at, writer, field=field)
 
 
 def _of_difference(
@@ -221,7 +224,7 @@ def _record(
     writer: Writer,
     *,
     path: str = "",
-    field: tuple[str | int, ...] = (),
+    field: Path = (),
     declared: Any = ABSENT,
     live: Any = ABSENT,
     inferred: bool = False,

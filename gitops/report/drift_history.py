@@ -28,7 +28,7 @@ def noted(
     now: Iterable[DriftRecord],
     *,
     at: datetime.datetime,
-    over: Callable[[DriftRecord], Repair] = lambda _: Repair.ENDED,
+    over: Callable[[DriftRecord], Repair] = lambda _: Repair.REVERTED,
 ) -> tuple[Records, Records]:
     """All that differs of an object now, in place of what did: (what is kept, which of it is new). `over` says what
     became of an open record that is not among them."""
@@ -110,7 +110,7 @@ def recalled(
         elif record.is_open and (record.object, record.kind, record.path) in places:
             before.append(record.with_repair(Repair.REPLACED, at))
         elif record.is_open and settled(record.object):
-            before.append(record.with_repair(Repair.ENDED, at))
+            before.append(record.with_repair(Repair.REVERTED, at))
         else:
             before.append(record)
     return sorted([*before, *now.values()], key=lambda r: r.detected_at)

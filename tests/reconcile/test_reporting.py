@@ -198,9 +198,9 @@ async def test_what_keeps_a_workload_at_its_last_good_commit_stands_in_its_files
 
 
 async def test_a_note_is_told_although_all_is_as_declared(desk: Desk, chat: Any) -> None:
-    chat.note = "the base of version 1 was changed in place"
+    chat.outcome = UnitOutcome(SyncState.SYNCED, "the base of version 1 was changed in place")
     await first_head(desk)
-    assert desk.file(unit_path(CHAT))["outcome"] == {"message": chat.note}
+    assert desk.file(unit_path(CHAT))["outcome"] == {"message": chat.outcome.sentence}
 
 
 async def test_an_outcome_that_is_not_well_is_told_in_one_sentence(desk: Desk, chat: Any) -> None:
@@ -404,7 +404,7 @@ async def test_open_drift_is_not_forgotten_nor_new_after_a_restart(drifting: Dri
     await first_head(drifting.desk)
     assert "open" not in drifting.file
     assert [(row["outcome"], row["detectedAt"]) for row in drifting.file["recent"]] == [
-        ("ended", stamp(clock.now - 2000))
+        ("reverted", stamp(clock.now - 2000))
     ]
 
 

@@ -148,7 +148,7 @@ def test_drift_that_may_not_be_repaired_stays_the_same_one_until_it_ends(watcher
     watcher.see(Changed(kit.edited(watcher.web, level="debug", version="12")))
     assert [(d.count, d.repaired) for d in watcher.drifts] == [(1, Repair.REPORTED)]
     watcher.see(Changed(kit.live(watcher.web, version="13")))
-    assert [(d.count, d.repaired) for d in watcher.drifts] == [(1, Repair.ENDED)]
+    assert [(d.count, d.repaired) for d in watcher.drifts] == [(1, Repair.REVERTED)]
 
 
 def test_another_object_under_its_name_is_told_once_and_by_whom(watcher: Watcher, kit: Any) -> None:
@@ -224,14 +224,6 @@ async def test_an_old_sight_of_an_object_that_left_since_is_not_taken_in(watcher
     watcher.see(Changed(kit.edited(watcher.web, level="debug", version="5000")), Deleted(kit.live(watcher.web)))
     await watcher.apply()
     assert (watcher.drifts, watcher.record.suspect) == ([], True)
-
-
-def test_a_deleted_object_keeps_its_heat(watcher: Watcher, kit: Any, context: Context) -> None:
-    """Else a writer that deletes what we make would never be given up."""
-    watcher.record.heat = watcher.record.heat.heated(context.clock(), context.options.fights)
-    watcher.sightings.gone(kit.key, watcher.web)
-    assert watcher.state.objects[watcher.web.ref].heat.value == 1
-    assert [d.kind for d in watcher.drifts] == [DriftKind.DELETED]
 
 
 def test_what_became_of_a_drift_is_noted_on_the_pending_ones(watcher: Watcher, kit: Any) -> None:

@@ -55,7 +55,7 @@ def test_what_is_not_among_the_differences_any_more_is_over() -> None:
     kept, new = noted(kept, WEB, [record("b")], at=later(1))
     assert new == []
     assert {r.path: (r.repaired, r.ended_at) for r in kept} == {
-        "a": (Repair.ENDED, later(1)),
+        "a": (Repair.REVERTED, later(1)),
         "b": (Repair.PENDING, None),
     }
     other = record("c", object=SETTINGS)
@@ -251,7 +251,7 @@ def test_what_ended_while_nobody_looked_is_over() -> None:
     kept = recalled(before, now, settled=lambda ref: ref == SETTINGS, at=later(9))
     assert [(r.path, r.repaired) for r in kept] == [
         ("a", Repair.PENDING),
-        ("b", Repair.ENDED),
+        ("b", Repair.REVERTED),
         ("c", Repair.REPLACED),
         ("c", Repair.PENDING),
     ]
