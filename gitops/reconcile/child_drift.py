@@ -35,8 +35,8 @@ class _Edited:
 
 
 class ChildDrift:
-    """Of one cluster. Something is kept only of children that are edited. `look` asks for a run of a unit; `report` and
-    `over` take drift records of a unit, and a child of which there is none any more."""
+    """Of one cluster. Something is kept only of children that are edited. `look` asks for a run of a unit; `note`
+    takes all drift records of a child, none when it is as its operator wants it."""
 
     def __init__(
         self,
@@ -45,15 +45,13 @@ class ChildDrift:
         owners: OwnerIndex,
         *,
         look: Callable[[UnitKey], None],
-        report: Callable[[UnitKey, list[DriftRecord]], None],
-        over: Callable[[UnitKey, ObjectRef], None],
+        note: Callable[[UnitKey, ObjectRef, list[DriftRecord]], None],
     ) -> None:
         self._state = state
         self._context = context
         self._owners = owners
         self._look = look
-        self._report = report
-        self._over = over
+        self._note = note
         self._edited: dict[str, _Edited] = {}
 
     def __len__(self) -> int:
@@ -76,7 +74,7 @@ class ChildDrift:
         """The child went, or its operator has put it back."""
         before = self._edited.pop(uid, None)
         if before is not None and before.told is not None:
-            self._over(before.told, before.ref)
+            self._note(before.told, before.ref, [])
             self._look(before.told)
 
     def owner_seen(self, key: UnitKey, uid: str) -> None:
@@ -108,7 +106,7 @@ class ChildDrift:
         if declared is not None:
             moment = self._context.moment()
             records = [child_record(unit.key, declared, edited.ref, e, detected_at=moment) for e in edited.edits]
-            self._report(unit.key, records)
+            self._note(unit.key, edited.ref, records)
 
     def _owner(self, uid: str) -> tuple[UnitKey, str] | None:
         """The unit that a child belongs to, and the uid of the declared object it was made of."""

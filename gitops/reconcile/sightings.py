@@ -7,7 +7,7 @@ queue does it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,14 @@ from gitops.readiness.statuses import AppliedMark, ChildRecord
 from gitops.reconcile.child_drift import ChildDrift
 from gitops.reconcile.contesting import fought_over
 from gitops.reconcile.context import Context
+from gitops.reconcile.drifting import Drifts
 from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import adoption_of
-from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
+from gitops.report.drift import DriftRecord, Repair
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +44,6 @@ Holds = Callable[[ObjectRef, str], bool]
 
 _JUDGED = frozenset({Sighting.SETTLED, Sighting.DRIFTED, Sighting.LOST})
 """What says of every declared value whether it is live."""
-
-DRIFTS_KEPT = 20
-"""Newest drift records kept of a unit."""
 
 
 class Sightings:
@@ -64,15 +62,11 @@ class Sightings:
         self._look = look
         self._touched = touched
         self.owners = OwnerIndex()
-        self.children = ChildDrift(
-            state,
-            context,
-            self.owners,
-            look=lambda key: look(key, False),
-            report=self._report,
-            over=lambda key, ref: self._withdraw(key, ref, ()),
-        )
         self.owning = Owning(state, context, look=lambda key: look(key, False))
+        self._drifts = Drifts(state, context, self.owning.contesting, touched=touched)
+        self.children = ChildDrift(
+            state, context, self.owners, look=lambda key: look(key, False), note=self._drifts.of_child
+        )
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
@@ -128,7 +122,7 @@ class Sightings:
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
         applied = applied and not replaced
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
-        given_up = self._note_drift(key, desired, record, observation)
+        given_up = self._note_drift(key, desired, record, observation, relabelled and not replaced)
         rest = self.owning.sighted(desired, record, live) if given_up else desired
         if rest.digest != desired.digest:
             observation = observe(record, rest, live, manager=self._state.manager, content_applied=applied)
@@ -143,11 +137,11 @@ class Sightings:
         if left_over != record.left_over:
             record.left_over = left_over
             self._look(key, False)  # it is told with how the unit stands
+        self._drifts.note_additions(key, record, live)
         self._touched(key)
         if replaced and not record.deleting:
-            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
+            self._drifts.recreated(key, desired, live)
         if relabelled:
-            self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
             record.applied, record.unowned = b"", False
             record.drifting = record.drifting or (("metadata", "labels", RECONCILER_LABEL),)
         urgent = self._urgency(key, record, observation)
@@ -163,18 +157,20 @@ class Sightings:
         made = parent.member_uids().get(record.ref, "")
         return made not in ("", uid)
 
-    def _note_drift(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> bool:
+    def _note_drift(
+        self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation, relabelled: bool
+    ) -> bool:
         """Whether the fight over a path ends here: we leave it alone for a while."""
         records: tuple[DriftRecord, ...] = ()
         if observation.comparison is not None and observation.sighting in _JUDGED:
-            records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
-            self._withdraw(key, desired.ref, {r.field for r in records} | self.owning.contesting.differing(desired.ref))
-            self._report(key, records)
+            records = self._drifts.judged(key, desired, record, observation.comparison, relabelled=relabelled)
+        elif relabelled:
+            self._drifts.relabelled(key, desired)
         if observation.sighting not in (Sighting.DRIFTED, Sighting.LOST) or record.deleting:
             return False
         record.drifted_at = self._context.clock()
         given_up = self.owning.contesting.undone(key, desired, fought_over(record, records))
-        self._mark(key, desired.ref, Repair.CONTESTED, given_up)
+        self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
         return bool(given_up)
 
     def _note_contested(self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]) -> bool:
@@ -182,10 +178,7 @@ class Sightings:
         records = self.owning.contesting.look(key, desired, live)
         if records is None:
             return False
-        self._withdraw(key, desired.ref, self.owning.contesting.differing(desired.ref), of=records)
-        drifts = [r for r in records.values() if r is not None]
-        self._report(key, drifts)
-        self._mark(key, desired.ref, Repair.CONTESTED, {d.field for d in drifts})
+        self._drifts.contested(key, desired.ref, records)
         return True
 
     def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
@@ -246,10 +239,9 @@ class Sightings:
         # An end that had begun before Git wanted the object again is no drift.
         if not wanted and (record.last_desired or not record.deleting):
             kept.drifting = (WHOLE,)
-            drift = object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())
+            drift = self._drifts.deleted(key, desired)
             given_up = self.owning.contesting.undone(key, desired, {WHOLE: drift})
-            self._report(key, [drift])
-            self._mark(key, desired.ref, Repair.CONTESTED, given_up)
+            self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
         self._touched(key)
 
     def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
@@ -342,59 +334,16 @@ class Sightings:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, key: UnitKey, records: Iterable[DriftRecord]) -> None:
-        """Each drift once, as long as nothing came of it: a sight tells all that differs, also what it told before."""
-        unit_state = self._state.units.get(key)
-        if unit_state is None or not records:
-            return
-        told = [d for d in unit_state.drifts if d.is_open]
-        for record in records:
-            if any(d.tells_of(record) for d in told):
-                continue
-            _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
-            self._context.metrics.drifted(self._state.name, str(record.kind))
-            unit_state.drifts = [*unit_state.drifts, record][-DRIFTS_KEPT:]
-        self._touched(key)
-
-    def _mark(self, key: UnitKey, ref: ObjectRef, repair: Repair, paths: Collection[Path]) -> None:
-        """What came of the open drifts at these paths of an object."""
-        unit_state = self._state.units.get(key)
-        for position, drift in enumerate(unit_state.drifts if unit_state is not None else ()):
-            if drift.is_open and drift.object == ref and drift.field in paths:
-                assert unit_state is not None
-                unit_state.drifts[position] = drift.with_repair(repair)
-
-    def _withdraw(
-        self, key: UnitKey, ref: ObjectRef, wrong: Collection[Path], *, of: Collection[Path] | None = None
-    ) -> None:
-        """Values that somebody else put right before anything came of their drift: all but those at `wrong`. Only at
-        the paths `of`, where some are given."""
-        unit_state = self._state.units.get(key)
-        for position, drift in enumerate(unit_state.drifts if unit_state is not None else ()):
-            if of is not None and drift.field not in of:
-                continue
-            of_field = bool(drift.field) or drift.kind is DriftKind.CHILD
-            if drift.is_open and drift.object == ref and of_field and drift.field not in wrong:
-                assert unit_state is not None
-                unit_state.drifts[position] = drift.with_repair(Repair.REVERTED)
-
     def tell(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
         """Drift that a call has met, not the watch."""
-        self._report(key, [*drift_records(key, desired, comparison, detected_at=self._context.moment())])
+        self._drifts.met(key, desired, comparison)
 
-    def repaired(self, key: UnitKey, ref: ObjectRef, repair: Repair) -> None:
-        """What became of the pending drifts of an object, but of those that are left to others."""
-        unit_state = self._state.units.get(key)
-        if unit_state is None:
-            return
-        left = {each.path for each in self._state.left_out(ref)}
-        unit_state.drifts = [
-            d.with_repair(repair)
-            if d.object == ref and d.repaired in (Repair.PENDING, Repair.CONTESTED) and d.field not in left
-            else d
-            for d in unit_state.drifts
-        ]
-        self._touched(key)
+    def repaired(
+        self, key: UnitKey, ref: ObjectRef, repair: Repair, *, overridden: Collection[Path] = frozenset()
+    ) -> None:
+        """What became of the open drifts of an object, but of those that are left to others; of those at paths that
+        admission put back, that."""
+        self._drifts.became(key, ref, repair, overridden=overridden)
 
     def _parent_seen(self, live: Mapping[str, Any]) -> None:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""

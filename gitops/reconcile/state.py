@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gitops.cluster.additions import Additions
 from gitops.cluster.applying import manager_name
 from gitops.manifests.lines import Path
 from gitops.model.adoption import WITHOUT_A_WORD, Adoption
@@ -50,6 +51,7 @@ class ObjectRecord:
     entry_version: str = ""  # API version of our managedFields entry
     values: bytes = b""  # digest of the owned values
     left_over: tuple[str, ...] = ()  # fields of earlier managers that nobody declares
+    added: bytes | None = None  # digest of what others may have added by hand; None: not looked at yet
     applied: bytes = b""  # digest of the desired object that it satisfies
     last_desired: bytes = b""  # digest of the desired object last compared or applied
     unowned: bool = False  # while not satisfied: every value is right, but some are not ours any more
@@ -76,12 +78,14 @@ class ObjectRecord:
 
 @dataclass(slots=True)
 class UnitState:
-    """Where one unit stands. `drifts` are the newest drift records, oldest first, bounded."""
+    """Where one unit stands. `drifts` are its drift records, oldest first, bounded (gitops/report/drift_history.py)."""
 
     key: UnitKey
     outcome: UnitOutcome = field(default_factory=lambda: UnitOutcome(SyncState.PENDING, "not looked at yet"))
     attempts: int = 0
     drifts: list[DriftRecord] = field(default_factory=list)
+    drifts_left_out: int = 0  # lately over, and not among them
+    additions: dict[ObjectRef, Additions] = field(default_factory=dict)  # what others added by hand
     status: UnitStatus | None = None
     memory: UnitMemory = field(default_factory=UnitMemory)
     adopted: list[str] = field(default_factory=list)  # what was taken over since the unit was last as declared

@@ -96,6 +96,8 @@ class Writer:
             return
         if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and (step.uid or pinned):
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
+        elif step.reason is Reason.DRIFT:
+            self._sightings.repaired(run.unit.key, desired.ref, Repair.FAILED)
         self._sightings.absorb(desired, record, outcome)
         await self._recreator.refused(run, step, outcome.error)
 
@@ -122,6 +124,6 @@ class Writer:
         is_new = step.reason is Reason.CREATE and desired.gvk.kind == "Namespace"
         if is_new and outcome.result is not ApplyResult.CREATED:
             run.look_again = True  # it existed unseen: what is in it must be checked where it is
+        # Before what arrived meanwhile is taken in: that was not repaired by this write.
+        self._sightings.repaired(run.unit.key, desired.ref, Repair.REPAIRED, overridden=outcome.overridden)
         self._sightings.absorb(desired, record, outcome)
-        verdict = Repair.OVERRIDDEN if outcome.overridden else Repair.REPAIRED
-        self._sightings.repaired(run.unit.key, desired.ref, verdict)

@@ -184,7 +184,8 @@ def test_another_edit_is_told_anew_and_a_status_write_beside_it_is_not(scene: Sc
     assert scene.told() == []
     clock.now += HEALS_WITHIN
     assert scene.told()
-    assert [d.live for d in scene.drifts] == ["evil", "worse"]
+    [drift] = scene.drifts
+    assert (drift.live, drift.count, drift.repaired) == ("worse", 2, Repair.REPORTED)
 
 
 def test_children_may_come_before_the_object_they_belong_to(kit: Any, context: Context, clock: Clock) -> None:
