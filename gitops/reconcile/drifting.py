@@ -95,6 +95,11 @@ class Drifts:
         writer = maker(live, self._state.manager)
         self._about_object(key, self._object(key, desired, DriftKind.RECREATED, writer))
 
+    def overridden(self, key: UnitKey, records: Sequence[DriftRecord]) -> None:
+        """Fields of an object that admission put back right after they were written, beside what is open."""
+        if records:
+            self._add(key, records)
+
     def of_child(self, key: UnitKey, ref: ObjectRef, records: Sequence[DriftRecord]) -> None:
         """All that is edited of an object that an operator made; nothing when it put that back."""
         self._note(key, ref, records, lambda _: Repair.REVERTED)

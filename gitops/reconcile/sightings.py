@@ -32,6 +32,7 @@ from gitops.reconcile.drifting import Drifts
 from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.overriding import Overrides
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import adoption_of
@@ -63,6 +64,7 @@ class Sightings:
         self._touched = touched
         self.owners = OwnerIndex()
         self.owning = Owning(state, context, look=lambda key: look(key, False))
+        self.overrides = Overrides(state, context)
         self._drifts = Drifts(state, context, self.owning.contesting, touched=touched)
         self.children = ChildDrift(
             state, context, self.owners, look=lambda key: look(key, False), note=self._drifts.of_child
@@ -229,6 +231,7 @@ class Sightings:
     def gone(self, key: UnitKey, desired: DesiredObject) -> None:
         """A declared object certainly does not exist any more."""
         self.owning.gone(desired.ref)
+        self.overrides.gone(desired.ref)
         record = self._state.objects.pop(desired.ref, None)
         if record is None:
             return
@@ -265,6 +268,7 @@ class Sightings:
         key, wanted = found
         if outcome.error is None and outcome.live is not None:
             wanted = self.owning.sighted(wanted, record, outcome.live)
+            self._drifts.overridden(key, self.overrides.answered(key, desired, outcome.live, outcome.overridden))
         self._touched(key)
         if (left and left == record.uid) or self._missed(record):
             self._left(desired.ref, record.uid)

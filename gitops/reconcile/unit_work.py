@@ -161,6 +161,8 @@ class UnitWork:
         run = Attempt(unit, applier, paused_until=pause if paused_for else "", retry_after=paused_for or None)
         run.notes += pauses.problems(pause)
         look = self._once.look(run, record or ParentRecord(unit.key))
+        if not paused_for:
+            self._sightings.overrides.retry(unit)
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
@@ -174,9 +176,6 @@ class UnitWork:
             live = self._state.objects.get(problem.object)
             (run.remarks if live is not None and live.uid else run.problems).append(problem)
         run.look_in(self._contesting.next_try(unit))
-        edited, later = self._sightings.children.tell(unit)
-        run.notes += edited
-        run.look_in(later)
         steps = await self._terminating.possible(run, self._uncontested(plan))
         if steps or plan.prune or look.due:
             exists = await in_name_of(unit.service_account, self._applier)
@@ -327,6 +326,9 @@ class UnitWork:
             self._keep(stored)
         records = ((o.ref, self._state.objects.get(o.ref)) for o in unit.objects)
         left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
+        for told, later in (self._sightings.overrides.tell(unit), self._sightings.children.tell(unit)):
+            run.notes += told
+            run.look_in(later)
         return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
 
     async def _remove(self, record: ParentRecord) -> UnitOutcome:

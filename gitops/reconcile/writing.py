@@ -117,7 +117,7 @@ class Writer:
         if step.reason is Reason.DRIFT or drifting == (WHOLE,):
             self._sightings.owning.contesting.repaired(desired, drifting or (WHOLE,))
         if step.reason is Reason.DRIFT:
-            run.repaired += 1
+            run.repaired += not outcome.overridden
             if record.drifted_at is not None:
                 self._context.metrics.repaired(self._state.name, self._context.clock() - record.drifted_at)
         record.drifted_at = None
