@@ -1,8 +1,8 @@
 """What admission makes of our applies: told, and tried again ever more rarely.
 
 A server that answers an apply with another value than was sent has admission that says so, and goes on to say so: the
-apply returns 200 and nothing is stored (ssa-live 3). Nothing tells when such a rule goes, so the object is applied again
-after a pause, then one twice as long, as a refused object is.
+apply returns 200 and nothing is stored (ssa-live 3). Nothing tells when such a rule goes, so the object is applied
+again after a pause, then one twice as long, as a refused object is.
 """
 
 from __future__ import annotations

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import datetime
 from typing import Any
 
 import pytest
 
 from gitops.cluster.errors import ErrorClass
+from gitops.cluster.reflecting import Changed
 from gitops.plan.planning import Reason
 from gitops.plan.units import PLAIN, Handling, Mode, stricter
 from gitops.reconcile.context import Context
+from gitops.reconcile.metrics import NoMetrics
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
@@ -109,6 +113,62 @@ async def test_a_pause_that_is_no_time_with_a_zone_is_told_and_ignored(bench: Be
     assert outcome.repaired == 1
     assert "it pauses nothing" in outcome.sentence
     assert len(outcome.sentence) < 200
+
+
+# -- the trail that a repair leaves ------------------------------------------------------------------------------------
+
+
+class Counted(NoMetrics):
+    """Counts as it is told to."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[str, object]] = []
+
+    def drifted(self, cluster: Any, kind: str) -> None:
+        self.counted.append(("drifted", kind))
+
+    def drift_became(self, cluster: Any, result: str) -> None:
+        self.counted.append(("became", result))
+
+    def repaired(self, cluster: Any, seconds: float) -> None:
+        self.counted.append(("seconds", seconds))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "result"), [("", "repaired"), ("refused", "failed"), ("admission", "overridden"), ("mode", "reported")]
+)
+async def test_a_repair_is_in_the_log_the_record_and_the_counters_with_who_what_and_result(
+    bench: Bench, kit: Any, context: Context, clock: Any, caplog: pytest.LogCaptureFixture, trouble: str, result: str
+) -> None:
+    caplog.set_level("INFO")
+    metrics = Counted()
+    context = dataclasses.replace(context, metrics=metrics)
+    web = kit.desired("web")
+    mode = Mode.REPORT if trouble == "mode" else Mode.ENFORCE
+    state = kit.state(kit.unit(web, mode=mode), records=[kit.record(web)])
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    parts = {"applier": bench.cluster, "parents": bench.parents, "contents": bench.contents, "context": context}
+    work = unit_work(state, sightings=sightings, **parts)
+    kit.settled(state, web)
+    bench.cluster.objects[web.ref] = live = kit.edited(web, level="debug")
+    sightings.declared_event(Changed(copy.deepcopy(live)))
+    clock.now += 0.25
+    if trouble == "refused":
+        bench.cluster.faults["apply", "web"] = kit.error(ErrorClass.REFUSED)
+    if trouble == "admission":
+        bench.cluster.admit = lambda live: live.update(data={"level": "mutated"})
+    await work.run(kit.key)
+    (drift,) = state.units[kit.key].drifts
+    assert (drift.path, drift.manager, drift.repaired) == ("data.level", "kubectl-edit", result)
+    lines = [
+        (line.path, line.manager, line.object, line.result)
+        for line in caplog.records
+        if line.name == "gitops.reconcile.drifting"
+    ]
+    of = ("data.level", "kubectl-edit", "ConfigMap shop/web")
+    assert lines == [(*of, "pending"), (*of, result)]
+    seconds = [("seconds", 0.25)] if trouble in ("", "admission") else []
+    assert sorted(map(str, metrics.counted)) == sorted(map(str, [("drifted", "changed"), ("became", result), *seconds]))
 
 
 # -- what left the watch ---------------------------------------------------------------------------------------------
