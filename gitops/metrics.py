@@ -104,7 +104,23 @@ class PrometheusMetrics:
             "gitops_prunes", "Objects deleted because Git no longer has them.", ("cluster",), registry=r
         )
         self._drifts = Counter(
-            "gitops_drifts", "Differences from Git found on clusters, by kind.", ("cluster", "kind"), registry=r
+            "gitops_drifts",
+            "Differences from Git found on clusters, by kind: changed, deleted, relabelled, recreated. One that stays "
+            "counts once.",
+            ("cluster", "kind"),
+            registry=r,
+        )
+        self._drift_results = Counter(
+            "gitops_drift_results",
+            "What became of differences from Git, by result: repaired, reported, contested, overridden, failed, …",
+            ("cluster", "result"),
+            registry=r,
+        )
+        self._open = Gauge(
+            "gitops_drifts_open",
+            "Differences from Git that are not repaired: not allowed to, given up, or a moment old.",
+            ("cluster",),
+            registry=r,
         )
         self._repairs = Histogram(
             "gitops_repair_seconds",
@@ -141,6 +157,12 @@ class PrometheusMetrics:
     def drifted(self, cluster: str, kind: str) -> None:
         self._drifts.labels(cluster, kind).inc()
 
+    def drift_became(self, cluster: str, result: str) -> None:
+        self._drift_results.labels(cluster, result).inc()
+
+    def drifts_open(self, cluster: str, count: int) -> None:
+        self._open.labels(cluster).set(count)
+
     def repaired(self, cluster: str, seconds: float) -> None:
         self._repairs.labels(cluster).observe(seconds)
 
@@ -164,6 +186,7 @@ class PrometheusMetrics:
         """The Cluster document is gone: a gauge that keeps its last value for ever would lie."""
         self.units(cluster, {})
         self._reachable.remove(cluster)
+        self._open.remove(cluster)
 
     def units(self, cluster: str, by_state: dict[str, int]) -> None:
         """All units of a cluster now, counted by state; states that are not named vanish."""

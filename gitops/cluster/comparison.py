@@ -24,6 +24,7 @@ from gitops.cluster.values import (
     MASK_OTHER,
     Match,
     conceal,
+    holds,
     is_meaningless,
     is_zero,
     same,
@@ -90,13 +91,21 @@ class Comparison:
 
 
 def compare(
-    payload: Mapping[str, Any], live: Mapping[str, Any], manager: str, *, values_as_applied: bool = False
+    payload: Mapping[str, Any],
+    live: Mapping[str, Any],
+    manager: str,
+    *,
+    applied: bool = False,
+    values_as_applied: bool = False,
 ) -> Comparison:
     """Compare the JSON body that we send with the live object, under our field manager's name. Pure; hides secrets.
 
     `values_as_applied` says that the values digest is the one of our last apply's response: then no value differs,
     whatever became of ownership. Without it, an atomic list that somebody changed and put back may look changed where
     the server added defaults to its items.
+
+    `applied` says that this very payload was applied last. Then an object that has every declared value literally, of
+    which nobody took anything, is not looked into: what it has beyond them are defaults.
     """
     entry = managed_fields.our_entry(live, manager)
     version = live.get("apiVersion", payload.get("apiVersion"))
@@ -112,11 +121,12 @@ def compare(
     declared = payloads.ownable(payload)
     lost: list[Path] = []
     extra: list[OwnedPath] = []
-    if tree is None or not owns_exactly(declared, tree, others):
+    exact = tree is not None and owns_exactly(declared, tree, others)
+    if not exact:
         for finding, path in _ownership(declared, tree if tree is not None else {}, others, (), ()):
             (lost if finding is _LOST else extra).append(path)
     values = _Values(payload, live, entry, tree)
-    if not values_as_applied:
+    if not (values_as_applied or (applied and exact and holds(live, declared))):
         values.compare_map(declared, live, tree if tree is not None else {}, others, (), ())
     return Comparison(
         lost=tuple(lost),

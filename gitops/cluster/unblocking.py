@@ -5,6 +5,9 @@ What is mended, each by one JSON patch that holds only for the resourceVersion i
 - An item of a keyed list got another key from somebody, and keeps a value that must be unique, as a Service port does
   whose number was changed (ssa-live 14). Our apply would add the declared item beside it and is refused. The foreign
   item becomes ours again (it is not just removed: a list may have to hold one). Not if somebody declares it.
+- A field that nobody declares excludes one that we do: `rollingUpdate`, a default of the server, beside a declared
+  strategy `Recreate`; a `hostPath` that somebody put into a declared `emptyDir`. An apply only takes away what was ours.
+  The map around both becomes what is declared, without that field.
 - A definition gave a field another type; what is stored has the old one, and every apply is refused before it is looked
   at (ssa-live 17). Declared leaves get their declared value.
 - An entry in managedFields is at a version that the definition has no more: every apply is refused, and any other write
@@ -22,7 +25,7 @@ from typing import Any
 
 from gitops.cluster import list_items
 from gitops.cluster.comparison import DifferenceKind, FieldDifference
-from gitops.cluster.errors import LIVE_SCHEMA_MISMATCH, VERSION_GONE, ApiError, Cause
+from gitops.cluster.errors import LIVE_SCHEMA_MISMATCH, VERSION_GONE, ApiError, Cause, ErrorClass
 from gitops.cluster.list_items import Key, Layout, Shape
 from gitops.cluster.managed_fields import (
     UNKNOWN_WRITER,
@@ -57,6 +60,8 @@ def remedy(error: ApiError, live: Mapping[str, Any], payload: Mapping[str, Any],
         return Remedy((), ())
     if error.reason == LIVE_SCHEMA_MISMATCH:
         found = list(_mistyped(payload, live, (), ()))
+    elif _is_excluded(error):
+        return _united(error, live, payload, manager)
     else:
         found = [
             step
@@ -68,10 +73,8 @@ def remedy(error: ApiError, live: Mapping[str, Any], payload: Mapping[str, Any],
         return None
     steps = {operation["path"]: (operation, difference) for operation, difference in found}
     kind = str(payload.get("kind", ""))
-    version = (live.get("metadata") or {}).get("resourceVersion", "")
-    test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     return Remedy(
-        (test, *(operation for operation, _ in steps.values())),
+        (_test(live), *(operation for operation, _ in steps.values())),
         tuple(_without_secrets(difference, kind) for _, difference in steps.values()),
     )
 
@@ -95,6 +98,11 @@ def _node_ports(service: Mapping[str, Any]) -> set[int]:
 
 
 Step = tuple[dict[str, Any], FieldDifference]
+
+
+def _test(live: Mapping[str, Any]) -> dict[str, Any]:
+    version = (live.get("metadata") or {}).get("resourceVersion", "")
+    return {"op": "test", "path": "/metadata/resourceVersion", "value": version}
 
 
 def _replace(at: Path, value: Any) -> dict[str, Any]:
@@ -153,6 +161,51 @@ def _type(value: Any) -> type:
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 
+# -- fields that exclude each other ----------------------------------------------------------------------------------
+
+
+def may_help(error: ApiError) -> bool:
+    """Whether it is worth a look at the live object."""
+    return error.cls is ErrorClass.BLOCKED or _is_excluded(error)
+
+
+def _is_excluded(error: ApiError) -> bool:
+    return bool(error.causes) and all(cause.reason == "FieldValueForbidden" for cause in error.causes)
+
+
+def _united(error: ApiError, live: Mapping[str, Any], payload: Mapping[str, Any], manager: str) -> Remedy | None:
+    """Every forbidden field taken out, with the declared values around it put in; None when one of them is declared, by
+    us or by another. No drift is told: what was changed to make it so has been, or Git did it."""
+    nodes = [(e, tree) for e in entries(live) if (tree := tree_of(e)) is not None]
+    operations = []
+    for cause in error.causes:
+        around, _, leaf = _INDEX.sub("[]", cause.field).rpartition(".")
+        changes = [
+            _replace(at, _as_declared(declared, {k: v for k, v in there.items() if k != leaf}))
+            for _, at, owned, declared, there in _places(payload, live, nodes, around.split("."))
+            if isinstance(declared, dict) and isinstance(there, dict) and leaf in there and leaf not in declared
+            if not _is_declared(nodes, (*owned, Element(ElementKind.FIELD, leaf)), manager)
+        ]
+        if not around or len(changes) != 1:
+            return None
+        operations += changes
+    return Remedy((_test(live), *operations), ())
+
+
+def _as_declared(declared: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
+    """Declared values, but where both have a map or list: our apply merges those."""
+    kept = {k: v for k, v in there.items() if isinstance(v, (dict, list)) and isinstance(declared.get(k), type(v))}
+    return {**there, **declared, **kept}
+
+
+def _is_declared(nodes: Sequence[tuple[Mapping[str, Any], Tree]], path: OwnedPath, manager: str) -> bool:
+    """Does another apply it?"""
+    return any(
+        entry.get("operation") == "Apply" and entry.get("manager") != manager and descend(tree, path) is not None
+        for entry, tree in nodes
+    )
+
+
 # -- a value that must be unique -------------------------------------------------------------------------------------
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -167,7 +220,9 @@ def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], ma
     where, bracket, leaf = rendered.rpartition("[]")
     where, leaf = (where, leaf.lstrip(".") or "name") if bracket else (rendered, "name")
     nodes = [(e, tree) for e in entries(live) if (tree := tree_of(e)) is not None]
-    for path, at, owned, declared, there in _lists(payload, live, nodes, where.split(".")):
+    for path, at, owned, declared, there in _places(payload, live, nodes, where.split(".")):
+        if not (isinstance(declared, list) and isinstance(there, list)):
+            continue
         trees = [node for _, tree in nodes if (node := descend(tree, owned)) is not None]
         shape = list_items.shape_by_all(None, trees)
         if shape.layout is not Layout.KEYED:
@@ -209,10 +264,10 @@ def _writer(
     return found
 
 
-Found = tuple[Path, Path, OwnedPath, list[Any], list[Any]]
+Found = tuple[Path, Path, OwnedPath, Any, Any]
 
 
-def _lists(
+def _places(
     declared: Any,
     live: Any,
     nodes: Sequence[tuple[Mapping[str, Any], Tree]],
@@ -222,11 +277,10 @@ def _lists(
     at: Path = (),
     owned: OwnedPath = (),
 ) -> Iterator[Found]:
-    """Every declared list at a rendered path (`spec`, `containers[]`, `ports`) that is live too: its path in the
-    payload, in the live object and in the trees, and both lists."""
+    """Every declared value at a rendered path (`spec`, `containers[]`, `ports`) that is live too: its path in the
+    payload, in the live object and in the trees, and both values."""
     if not names:
-        if isinstance(declared, list) and isinstance(live, list):
-            yield path, at, owned, declared, live
+        yield path, at, owned, declared, live
         return
     name, into_items = names[0].removesuffix("[]"), names[0].endswith("[]")
     if not (isinstance(declared, dict) and isinstance(live, dict) and name in declared and name in live):
@@ -234,7 +288,7 @@ def _lists(
     declared, live = declared[name], live[name]
     path, at, owned = (*path, name), (*at, name), (*owned, Element(ElementKind.FIELD, name))
     if not into_items:
-        yield from _lists(declared, live, nodes, names[1:], path=path, at=at, owned=owned)
+        yield from _places(declared, live, nodes, names[1:], path=path, at=at, owned=owned)
     elif isinstance(declared, list) and isinstance(live, list):
         shape = list_items.shape_by_all(None, [n for _, t in nodes if (n := descend(t, owned)) is not None])
         if shape.layout is not Layout.KEYED:
@@ -245,7 +299,7 @@ def _lists(
                 if not isinstance(live[place], dict):
                     continue  # what we know of the list's keys is of another version of its schema
                 inside = (*owned, _element(live[place], shape))
-                yield from _lists(
+                yield from _places(
                     declared[position],
                     live[place],
                     nodes,

@@ -22,7 +22,7 @@ from gitops.plan.naming import OURS, is_instance_namespace
 from gitops.plan.placing import ask_of_bundle, declared_kinds, placement_problems, unit_key, units_of
 from gitops.plan.references import defined_kind
 from gitops.plan.resolving import resolve_files
-from gitops.plan.units import Unit
+from gitops.plan.units import Unit, stricter
 from gitops.plan.workloads import (
     Context,
     WorkloadResult,
@@ -30,7 +30,6 @@ from gitops.plan.workloads import (
     check_account,
     check_name,
     content_key,
-    stricter,
     unknown_clusters,
 )
 from gitops.policy import codes as policy_codes

@@ -14,8 +14,8 @@ from gitops.plan.chains import Chains
 from gitops.plan.function_sources import FunctionSource
 from gitops.plan.instance_objects import base_digest, gate, instance_objects
 from gitops.plan.instances import FunctionPlan, Instance
-from gitops.plan.units import Unit
-from gitops.plan.workloads import Context, WorkloadResult, account_of, read_everything, stricter
+from gitops.plan.units import Unit, stricter
+from gitops.plan.workloads import Context, WorkloadResult, account_of, read_everything
 
 
 def compile_function(context: Context, source: FunctionSource, plan: FunctionPlan) -> WorkloadResult:

@@ -15,7 +15,8 @@ from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
 from gitops.plan.instance_objects import demand
 from gitops.plan.naming import instance_namespace
 from gitops.plan.placing import ask_of, declared_kinds, lost, placement_problems, unit_key, units_of
-from gitops.plan.workloads import Context, Demand, content_key, stricter, target_problems, unknown_clusters
+from gitops.plan.units import stricter
+from gitops.plan.workloads import Context, Demand, content_key, target_problems, unknown_clusters
 from gitops.policy import codes as policy_codes
 from gitops.policy.allocation import Ask, Decision
 from gitops.policy.placement import Pins, Placement

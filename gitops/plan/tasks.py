@@ -24,7 +24,7 @@ from gitops.plan.naming import task_namespace
 from gitops.plan.placing import ask_of, declared_kinds, placement_problems, unit_key, units_of
 from gitops.plan.resolving import resolve_files
 from gitops.plan.secrets import named_secrets
-from gitops.plan.units import Unit
+from gitops.plan.units import Unit, stricter
 from gitops.plan.workloads import (
     Context,
     Demand,
@@ -35,7 +35,6 @@ from gitops.plan.workloads import (
     check_sources,
     content_key,
     read_everything,
-    stricter,
     target_problems,
     unknown_clusters,
 )

@@ -24,7 +24,7 @@ from gitops.plan.layout import MANIFEST_ENDINGS, WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.naming import refused_for_function
 from gitops.plan.parents import SYSTEM_NAMESPACE
-from gitops.plan.units import Mode, Unit
+from gitops.plan.units import Unit
 from gitops.policy import codes as policy_codes
 from gitops.policy.facts import NO_FACTS, NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.placement import Candidates, Selection, Versions, candidates
@@ -34,8 +34,6 @@ from gitops.policy.validation import DEFAULT, WITHOUT_CHOICE, ValidationRules, r
 
 FORMAT = "1"
 """Raised when the same input gives other objects than before: changes every content key."""
-
-_STRICTNESS = {"enforce": 0, "report": 1, "paused": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +122,6 @@ class WorkloadResult:
         None  # what its files name; None when that cannot be read, or when all of it is in its units
     )
     suspects: tuple[Unit, ...] = ()
-
-
-def stricter(*modes: str) -> Mode:
-    """The strictest of these modes: those of a cluster and of a unit."""
-    return Mode(max(modes, key=_STRICTNESS.__getitem__))
 
 
 def check_name(document: Document, folder: WorkloadFolder, *, file: str, line: int) -> tuple[Finding, ...]:

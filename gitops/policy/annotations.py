@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 DEPENDS_ON = "gitops/depends-on"
@@ -20,6 +21,11 @@ CONFLICTS = "gitops/conflicts"
 (docs/ownership.md). Sent, so that whoever looks at the live object sees it."""
 
 CONFLICT_ANSWERS = ("take", "yield", "ask")
+
+MODE = "gitops/mode"
+"""What may be done about this object; the strictest of its cluster's, its workload's and its own counts."""
+
+MODES = ("enforce", "report", "paused")
 
 RECREATE = "gitops/recreate"
 """`"true"`: when a field changes that the API server does not let change, the object may be deleted and made again."""
@@ -54,6 +60,7 @@ class Wishes:
     depends_on: tuple[Dependency, ...] = ()
     allow_credential_like: bool = False
     recreate: bool = False
+    mode: str = "enforce"
     problems: tuple[tuple[str, str], ...] = field(default=())  # (annotation, what is wrong with it)
 
 
@@ -62,6 +69,7 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
     problems: list[tuple[str, str]] = []
     depends_on: tuple[Dependency, ...] = ()
     allow = recreate = False
+    mode = "enforce"
     for key in sorted(annotations):
         try:
             if key == DEPENDS_ON:
@@ -70,13 +78,15 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
                 allow = _truth(annotations[key])
             elif key == RECREATE:
                 recreate = _truth(annotations[key])
+            elif key == MODE:
+                mode = _one_of(annotations[key], MODES)
             elif key == ALLOW_DELETE:
                 _truth(annotations[key])
-            elif key == CONFLICTS and annotations[key] not in CONFLICT_ANSWERS:
-                raise BadAnnotationError("expected take, yield or ask")
+            elif key == CONFLICTS:
+                _one_of(annotations[key], CONFLICT_ANSWERS)
         except BadAnnotationError as error:
             problems.append((key, str(error)))
-    return Wishes(depends_on, allow, recreate, tuple(problems))
+    return Wishes(depends_on, allow, recreate, mode, tuple(problems))
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
@@ -92,6 +102,12 @@ def parse_dependencies(text: str) -> tuple[Dependency, ...]:
         names = place.split("/")[1:]
         found.add(Dependency(group[1:], kind, names[0] if len(names) == 2 else "", names[-1]))
     return tuple(sorted(found))
+
+
+def _one_of(text: str, words: Sequence[str]) -> str:
+    if text not in words:
+        raise BadAnnotationError(f"expected {', '.join(words[:-1])} or {words[-1]}")
+    return text
 
 
 def _truth(text: str) -> bool:

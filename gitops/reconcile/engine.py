@@ -160,6 +160,10 @@ class Engine:
             await self._source.maintain()
         except SourceError as error:
             _log.warning("upkeep of the mirror: %s", error)
+        for name, worker in self.workers.items():
+            for key, unit in worker.state.units.items():
+                if unit.drifts:
+                    self._touched(name, key)  # what is over is told for a while only
 
     async def _follow(self) -> None:
         while True:
@@ -428,6 +432,9 @@ class Engine:
                 word = str(unit.status.status) if unit.status is not None else "Unknown"
                 counts[word] = counts.get(word, 0) + 1
             self._context.metrics.units(name, counts)
+            self._context.metrics.drifts_open(
+                name, sum(drift.is_open for unit in worker.state.units.values() for drift in unit.drifts)
+            )
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

@@ -6,14 +6,16 @@ Pure apart from the record it updates: no calls, no clock.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gitops.cluster import fields
-from gitops.cluster.fields import Comparison
-from gitops.cluster.values import ABSENT, holds
+from gitops.cluster.fields import Comparison, FieldDifference
+from gitops.cluster.values import ABSENT
+from gitops.manifests.lines import Path
 from gitops.plan.units import DesiredObject, Stage
+from gitops.reconcile.fights import MOST_PATHS, WHOLE
 from gitops.reconcile.state import ObjectRecord
 
 
@@ -50,20 +52,21 @@ def observe(
     print_ = fields.fingerprint(body, live, manager)
     first = record.uid != print_.uid
     entry_moved = record.entry != print_.entry_digest
-    unmoved = not (first or entry_moved or record.values != print_.values_digest)
+    moved = first or entry_moved or record.values != print_.values_digest
     record.uid, record.resource_version = print_.uid, print_.resource_version
     record.generation = print_.generation or 0
     record.deleting = bool(live.get("metadata", {}).get("deletionTimestamp"))
-    record.entry, record.values, record.entry_version = print_.entry_digest, print_.values_digest, print_.entry_version
-    if unmoved:
+    if not moved:
         return Observation(Sighting.QUIET)
+    record.entry, record.values, record.entry_version = print_.entry_digest, print_.values_digest, print_.entry_version
     if first:
         record.applied = record.last_desired = b""
-        record.mark, record.overridden = None, ()
+        record.mark, record.overridden, record.answered, record.drifting = None, (), b"", ()
     if record.deleting and not (record.last_desired or content_applied):
         return Observation(Sighting.QUIET)  # its end began before Git wanted it: it is not what will be there
     was_applied = record.last_desired == desired.digest or (first and content_applied)
-    comparison = fields.compare(body, live, manager, values_as_applied=was_applied and holds(live, body))
+    as_answered = was_applied and record.values == record.answered
+    comparison = fields.compare(body, live, manager, applied=was_applied, values_as_applied=as_answered)
     if first and was_applied and _is_followed(desired, comparison):
         was_applied = False
     observation = _compared(record, desired, comparison, was_applied=was_applied)
@@ -77,17 +80,26 @@ def _compared(
 ) -> Observation:
     if comparison.in_sync or (was_applied and comparison.in_sync_as_applied):
         record.applied = record.last_desired = desired.digest
+        record.drifting = ()
+        if record.values != record.answered:
+            record.answered, record.overridden = record.values, ()
         return Observation(Sighting.SETTLED, comparison)
     if not was_applied:
         return Observation(Sighting.DIFFERS, comparison)
     record.last_desired = desired.digest
     overridden = set(record.overridden)
-    real = [d for d in comparison.differences if d.path not in overridden]
-    if not real and overridden and not (comparison.lost or comparison.extra):
-        record.applied = desired.digest  # what admission made of our apply is the baseline
-        return Observation(Sighting.QUIET, comparison)
+    real = tuple(d for d in comparison.differences if d.path not in overridden)
+    if overridden and not real and record.values != record.answered:
+        real = comparison.differences  # a third value, neither Git's nor the one that our apply was answered with
     record.applied, record.unowned = b"", not real
-    return Observation(Sighting.DRIFTED if real else Sighting.LOST, comparison)
+    record.drifting = _paths(real, comparison)
+    return Observation(Sighting.DRIFTED if real else Sighting.LOST, replace(comparison, differences=real))
+
+
+def _paths(real: Sequence[FieldDifference], comparison: Comparison) -> tuple[Path, ...]:
+    """What a drift is about: the paths that differ, or those of which only the ownership moved."""
+    paths = [d.path for d in real] or list(comparison.lost)
+    return tuple(paths) if 0 < len(paths) <= MOST_PATHS else (WHOLE,)
 
 
 def _is_followed(desired: DesiredObject, comparison: Comparison) -> bool:

@@ -254,6 +254,7 @@ class Session:
         for unreadable in stored.unreadable:
             _log.error("the parent %s cannot be read and its unit is left alone: %s", unreadable.name, unreadable.why)
         self._state.parents = dict(stored.records)
+        self.sightings.owning.contesting.restore()
         self._read_along = True
         self._ready = phase is LeasePhase.HELD
         self._told.parents_known()

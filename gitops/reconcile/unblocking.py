@@ -9,7 +9,7 @@ from typing import Any
 from gitops.cluster import unblocking
 from gitops.cluster.applying import ApplyOutcome
 from gitops.cluster.comparison import Comparison
-from gitops.cluster.errors import ApiError, ErrorClass, cut
+from gitops.cluster.errors import ApiError, cut
 from gitops.cluster.unblocking import Remedy
 from gitops.model.kinds import SERVICE
 from gitops.plan.units import DesiredObject
@@ -29,11 +29,7 @@ class Unblocker:
 
     async def can(self, run: Attempt, desired: DesiredObject, error: ApiError | None) -> bool:
         """Would `resolve` change something? For a dry run, after which nothing may be written yet."""
-        return (
-            error is not None
-            and error.cls is ErrorClass.BLOCKED
-            and await self._remedy(run, desired, error) is not None
-        )
+        return error is not None and unblocking.may_help(error) and await self._remedy(run, desired, error) is not None
 
     async def resolve(
         self, run: Attempt, desired: DesiredObject, outcome: ApplyOutcome, *, mend: bool = True
@@ -41,7 +37,7 @@ class Unblocker:
         """The outcome of another apply after what stood in its way was mended; else the one that was given, which then
         names what has what we want. Only told, not mended, when the object was not ours before."""
         error = outcome.error
-        if error is None or error.cls is not ErrorClass.BLOCKED:
+        if error is None or not unblocking.may_help(error):
             return outcome
         found = await self._remedy(run, desired, error) if mend else None
         if found is None:

@@ -25,7 +25,7 @@ from gitops.readiness.texts import one_line
 from gitops.report.paths import cluster_path, placements_path, unit_path, workload_path
 
 LIST_LIMIT = 100
-_HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
+HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
 _NO_MEANING = re.compile(rb"^( *(?:- )?)(?:message|cause|since):.*$", re.MULTILINE)
 """Lines that are no part of the meaning. Every value of our files is on one line (texts.one_line), so lines tell, and
 nothing has to be parsed: that was most of the cost of a status commit."""
@@ -249,7 +249,7 @@ def object_text(ref: ObjectRef) -> str:
 
 def emit(body: Mapping[str, Any], previous: bytes | None) -> bytes:
     """The file's bytes; `previous` itself when that means the same. Empty fields are left out."""
-    data = (_HEADER + yaml_text(_lean(**body))).encode()
+    data = (HEADER + yaml_text(_lean(**body))).encode()
     return previous if previous is not None and _meaning(previous) == _meaning(data) else data
 
 

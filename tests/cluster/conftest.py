@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from cluster_kit.live_unit import LiveUnit
+from cluster_kit.webhook import Webhook, webhook_for
 from controlplane_kit.client import ApiFailure, ApiServer
 
 from gitops.cluster.applying import Applier
@@ -77,6 +78,12 @@ def live_unit(shared_api: ApiServer, applier: Applier, namespace: str) -> LiveUn
         with contextlib.suppress(ApiFailure):  # another test was first
             shared_api.create_namespace("gitops-system")
     return LiveUnit(shared_api, applier, namespace)
+
+
+@pytest_asyncio.fixture
+async def webhook(shared_api: ApiServer, namespace: str) -> AsyncIterator[Webhook]:
+    async with webhook_for(shared_api, namespace) as hook:
+        yield hook
 
 
 @pytest.fixture

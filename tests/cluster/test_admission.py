@@ -1,15 +1,10 @@
 """What admission does to an apply that it lets pass; what it refuses is in test_error_rows.py."""
 
 import asyncio
-import base64
-import json
-import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
-import pytest_asyncio
-import trustme
-from aiohttp import web
+from cluster_kit.webhook import Webhook
 from controlplane_kit.client import ApiServer
 
 from gitops.cluster.applying import Applier, ApplyResult
@@ -18,71 +13,6 @@ from gitops.cluster.errors import ErrorClass
 from gitops.plan.units import DesiredObject
 
 Desired = Callable[[dict[str, Any]], DesiredObject]
-REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
-
-
-class Webhook:
-    """An admission webhook for ConfigMaps of one namespace: denies with `code` when set, else patches when told to."""
-
-    def __init__(self) -> None:
-        self.code = 0
-        self.patch: list[dict[str, Any]] = []
-        self.dry_runs = 0
-        self.url = ""
-
-    async def answer(self, request: web.Request) -> web.Response:
-        review = await request.json()
-        self.dry_runs += bool(review["request"].get("dryRun"))
-        response: dict[str, Any] = {"uid": review["request"]["uid"], "allowed": not self.code}
-        if self.code:
-            response["status"] = {"code": self.code, "message": "not today"}
-        elif self.patch:
-            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(self.patch).encode()).decode()}
-        body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-        answer = web.json_response(body)
-        answer.force_close()  # nothing is left open when the test's loop ends
-        return answer
-
-
-@pytest_asyncio.fixture
-async def webhook(shared_api: ApiServer, namespace: str) -> AsyncIterator[Webhook]:
-    hook, authority = Webhook(), trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    app = web.Application()
-    app.router.add_post("/", hook.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    hook.url = f"https://127.0.0.1:{runner.addresses[0][1]}/"
-    register(shared_api, namespace, hook.url, authority.cert_pem.bytes())
-    yield hook
-    shared_api.request("DELETE", f"{REGISTRATION}/mutatingwebhookconfigurations/{namespace}")
-    await site.stop()
-    await runner.cleanup()
-
-
-def register(api: ApiServer, namespace: str, url: str, bundle: bytes) -> None:
-    webhook = {
-        "name": "gate.gitops.example",
-        "clientConfig": {"url": url, "caBundle": base64.b64encode(bundle).decode()},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": 2,
-    }
-    api.request(
-        "POST",
-        f"{REGISTRATION}/mutatingwebhookconfigurations",
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": namespace},
-            "webhooks": [webhook],
-        },
-    )
 
 
 def config_map(namespace: str, **data: str) -> dict[str, Any]:

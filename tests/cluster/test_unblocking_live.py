@@ -27,6 +27,20 @@ def service(namespace: str, *ports: Json, name: str = "web", kind: str = "Cluste
     }
 
 
+def deployment(namespace: str, **more: Any) -> Json:
+    """Of one container; `more` goes into the spec of its pods."""
+    pod = {"containers": [{"name": "c", "image": "x"}], **more}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": pod},
+        },
+    }
+
+
 def at(namespace: str, name: str = "web") -> str:
     return f"/api/v1/namespaces/{namespace}/services/{name}"
 
@@ -240,6 +254,59 @@ async def test_s02_15_items_that_are_live_twice_are_made_one(
     env = shared_api.get(path)["spec"]["template"]["spec"]["containers"][0]["env"]
     assert env == [{"name": "LEVEL", "value": "info"}]
     assert any("is there more than once" in d and "kubectl-edit" in d for d in live_unit.drifts())
+
+
+@pytest.mark.parametrize("by", ["kubectl", "Git"])
+async def test_14_a_default_that_excludes_what_is_declared_goes(
+    live_unit: LiveUnit, shared_api: ApiServer, namespace: str, by: str
+) -> None:
+    """`rollingUpdate` is filled in by the server, owned by nobody, and refused beside `Recreate`: no change in Git would
+    help."""
+    body = deployment(namespace)
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    if by == "Git":
+        await live_unit.settled(copy.deepcopy(body))
+    body["spec"]["strategy"] = {"type": "Recreate"}
+    await live_unit.settled(body)
+    if by == "kubectl":
+        edit(shared_api, path, replace("/spec/strategy", {"type": "RollingUpdate"}))
+        outcome = await live_unit.see()
+        assert (outcome.state, outcome.repaired) == (SyncState.SYNCED, 1), outcome
+    live = shared_api.get(path)
+    assert live["spec"]["strategy"] == {"type": "Recreate"}
+    assert (live_unit.state.manager, "Update") not in managers(live)
+    assert len(live_unit.drifts()) == (1 if by == "kubectl" else 0)
+    assert (await live_unit.see()).applied == 0
+
+
+async def test_14_a_volume_that_got_another_source_gets_the_declared_one(
+    live_unit: LiveUnit, shared_api: ApiServer, namespace: str
+) -> None:
+    body = deployment(namespace, volumes=[{"name": "other", "emptyDir": {}}, {"name": "scratch", "emptyDir": {}}])
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    await live_unit.settled(body)
+    host = {"name": "scratch", "hostPath": {"path": "/tmp"}}
+    edit(shared_api, path, replace("/spec/template/spec/volumes/1", host), manager="kubectl-edit")
+    outcome = await live_unit.see()
+    assert (outcome.state, outcome.repaired) == (SyncState.SYNCED, 1), outcome
+    assert shared_api.get(path)["spec"]["template"]["spec"]["volumes"][1] == {"name": "scratch", "emptyDir": {}}
+    (drift,) = live_unit.drifts()
+    assert "volumes[name=scratch].emptyDir" in drift
+
+    # What another declares is left, and told.
+    theirs = deployment(namespace, volumes=[host])
+    del theirs["spec"]["template"]["spec"]["containers"]
+    query = {"fieldManager": "another", "force": "true"}
+    gone = [
+        {"op": "remove", "path": "/spec/template/spec/volumes/1/emptyDir"},
+        {"op": "add", "path": "/spec/template/spec/volumes/1/hostPath", "value": {"path": "/tmp"}},
+    ]
+    edit(shared_api, path, *gone)
+    shared_api.request("PATCH", path, theirs, content_type=APPLY, query=query)
+    outcome = await live_unit.see()
+    assert outcome.state is SyncState.REFUSED
+    assert "hostPath" in outcome.sentence
+    assert "hostPath" in shared_api.get(path)["spec"]["template"]["spec"]["volumes"][1]
 
 
 async def test_s02_an_object_that_has_items_twice_is_adopted(

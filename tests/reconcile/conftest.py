@@ -187,6 +187,10 @@ class Kit:
         found["metadata"]["managedFields"][0] = entry(ours)
         return found
 
+    def values(self, desired: DesiredObject, live: Json) -> bytes:
+        """The digest of its owned values."""
+        return fields.values_digest(desired.body, live, MANAGER)
+
     def unit(self, *objects: DesiredObject, key: UnitKey = KEY, content: str = "content-1", **more: Any) -> Unit:
         return Unit(key, content, Commit(more.pop("commit", "c1")), more.pop("namespace", ""), objects, **more)
 

@@ -130,14 +130,23 @@ def test_an_event_about_others_fields_while_git_waits_leaves_what_is_known(
 
 def test_what_admission_made_of_our_apply_is_the_baseline(kit: Any, seen: Any, web: Any, settled: Any) -> None:
     changed = kit.live(web, version="11", data={"level": "mutated", "mode": "fast"})
-    settled.overridden = (("data", "level"),)
-    assert seen(settled, web, changed).sighting is Sighting.QUIET
-    assert settled.applied == web.digest
+    settled.overridden, settled.answered = (("data", "level"),), kit.values(web, changed)
+    assert seen(settled, web, changed).sighting is Sighting.SETTLED
+    assert (settled.applied, settled.overridden) == (web.digest, (("data", "level"),))
+
+
+def test_a_third_value_where_admission_overrides_is_drift(kit: Any, seen: Any, web: Any, settled: Any) -> None:
+    mutated, third = (kit.live(web, version=v, data={"level": v, "mode": "fast"}) for v in ("11", "12"))
+    settled.overridden, settled.answered = (("data", "level"),), kit.values(web, mutated)
+    assert seen(settled, web, mutated).sighting is Sighting.SETTLED
+    observation = seen(settled, web, third)
+    assert observation.sighting is Sighting.DRIFTED
+    assert [d.live for d in observation.comparison.differences] == ["12"]
 
 
 def test_ownership_lost_beside_what_admission_overrides_is_mended(kit: Any, seen: Any, web: Any, settled: Any) -> None:
-    settled.overridden = (("data", "level"),)
     taken = kit.live(web, version="11", data={"level": "mutated", "mode": "fast"})
+    settled.overridden, settled.answered = (("data", "level"),), kit.values(web, taken)
     (ours,) = taken["metadata"]["managedFields"]
     del ours["fieldsV1"]["f:data"]["f:mode"]
     assert seen(settled, web, taken).sighting is Sighting.LOST

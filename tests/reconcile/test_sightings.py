@@ -13,8 +13,9 @@ from gitops.plan.parents import parent_name
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
-from gitops.reconcile.sightings import DRIFTS_KEPT, Sightings
+from gitops.reconcile.sightings import Sightings
 from gitops.report.drift import DriftKind, Repair
+from tests.reconcile.conftest import unit_work
 
 
 class Watcher:
@@ -127,12 +128,61 @@ def test_what_others_put_right_ends_the_units_trouble(
     assert watcher.looks == ([(kit.key, False)] if looked else [])
 
 
-def test_drifts_are_bounded_to_the_newest(watcher: Watcher, kit: Any) -> None:
-    for number in range(DRIFTS_KEPT + 3):
+def test_the_same_drift_again_is_counted_on_its_record(watcher: Watcher, kit: Any, clock: Any) -> None:
+    first = clock.now
+    for number in range(30):
         kit.settled(watcher.state, watcher.web)
         watcher.see(Changed(kit.edited(watcher.web, level=str(number), version=str(20 + number))))
-    assert len(watcher.drifts) == DRIFTS_KEPT
-    assert watcher.drifts[-1].live == str(DRIFTS_KEPT + 2)
+        watcher.sightings.repaired(kit.key, watcher.web.ref, Repair.REPAIRED)
+        clock.now += 60
+    (drift,) = watcher.drifts
+    assert (drift.count, drift.live, drift.repaired) == (30, "29", Repair.REPAIRED)
+    assert (drift.since.timestamp(), drift.detected_at.timestamp()) == (first, first + 29 * 60)
+
+
+def test_drift_that_may_not_be_repaired_stays_the_same_one_until_it_ends(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Changed(kit.edited(watcher.web, level="debug")))
+    watcher.sightings.repaired(kit.key, watcher.web.ref, Repair.REPORTED)
+    watcher.record.resource_version = watcher.record.uid = ""  # as after a new list
+    watcher.record.last_desired = watcher.web.digest
+    watcher.see(Changed(kit.edited(watcher.web, level="debug", version="12")))
+    assert [(d.count, d.repaired) for d in watcher.drifts] == [(1, Repair.REPORTED)]
+    watcher.see(Changed(kit.live(watcher.web, version="13")))
+    assert [(d.count, d.repaired) for d in watcher.drifts] == [(1, Repair.REVERTED)]
+
+
+def test_another_object_under_its_name_is_told_once_and_by_whom(watcher: Watcher, kit: Any) -> None:
+    made = kit.entry(watcher.web.body, "kubectl-create")
+    watcher.see(Changed(kit.live(watcher.web, made, uid="uid-2", owned=False, data={"level": "x"})))
+    (drift,) = watcher.drifts
+    assert (drift.kind, drift.path, drift.by) == (DriftKind.RECREATED, "", "kubectl-create (Update)")
+    assert (kit.key, False) in watcher.looks, "it is met, not repaired"
+
+
+async def test_what_came_while_a_repair_was_under_way_is_not_taken_for_repaired(
+    watcher: Watcher, kit: Any, parents: Any, contents: Any, context: Context
+) -> None:
+    """A fight: our write is undone before its answer is read."""
+    cluster, web = watcher.cluster, watcher.web
+    cluster.objects[web.ref] = kit.edited(web, level="debug")
+    watcher.see(Changed(cluster.objects[web.ref]))
+
+    def undo(verb: str, name: str) -> None:
+        if verb == "apply":
+            watcher.see(Changed(kit.edited(web, by="operator", level="trace", version="5000")))
+
+    cluster.before = undo
+    work = unit_work(
+        watcher.state,
+        applier=cluster,
+        parents=parents,
+        contents=contents,
+        context=context,
+        sightings=watcher.sightings,
+    )
+    await work.run(kit.key)
+    told = [(d.manager, d.repaired) for d in watcher.drifts]
+    assert told == [("kubectl-edit", Repair.REPAIRED), ("operator", Repair.PENDING)]
 
 
 # -- while our own write is under way --------------------------------------------------------------------------------
@@ -174,14 +224,6 @@ async def test_an_old_sight_of_an_object_that_left_since_is_not_taken_in(watcher
     watcher.see(Changed(kit.edited(watcher.web, level="debug", version="5000")), Deleted(kit.live(watcher.web)))
     await watcher.apply()
     assert (watcher.drifts, watcher.record.suspect) == ([], True)
-
-
-def test_a_deleted_object_keeps_its_heat(watcher: Watcher, kit: Any, context: Context) -> None:
-    """Else a writer that deletes what we make would never be given up."""
-    watcher.record.heat = watcher.record.heat.heated(context.clock(), context.options.fights)
-    watcher.sightings.gone(kit.key, watcher.web)
-    assert watcher.state.objects[watcher.web.ref].heat.value == 1
-    assert [d.kind for d in watcher.drifts] == [DriftKind.DELETED]
 
 
 def test_what_became_of_a_drift_is_noted_on_the_pending_ones(watcher: Watcher, kit: Any) -> None:

@@ -17,7 +17,7 @@ from gitops.cluster.applying import Applier
 from gitops.cluster.errors import ApiError
 from gitops.cluster.namespaces import Contents
 from gitops.cluster.parents import ParentStore
-from gitops.cluster.reflecting import Changed
+from gitops.cluster.reflecting import Changed, Deleted
 from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.adoption import WITHOUT_A_WORD, Adoption
 from gitops.model.findings import Origin
@@ -118,13 +118,23 @@ class LiveUnit:
 
     async def see(self) -> UnitOutcome:
         """The watch shows all declared objects as they are, and what that asks for is done."""
+        await self.look()
+        return await self.work()
+
+    async def look(self) -> None:
+        """The watch shows all declared objects as they are. To a watch with our selector one without our label is
+        deleted (ssa-live 33)."""
         unit = self.state.unit(self.key)
         assert unit is not None
         for desired in unit.objects:
             live = await self.applier.get(desired.gvk, desired.ref)
             if isinstance(live, dict):
-                self.sightings.declared_event(Changed(live))
-        return await self.work()
+                ours = live["metadata"].get("labels", {}).get(RECONCILER_LABEL) == RECONCILER
+                self.sightings.declared_event(Changed(live) if ours else Deleted(live))
+
+    def left(self, live: Json) -> None:
+        """The watch says that an object is gone from it, as it was."""
+        self.sightings.declared_event(Deleted(live))
 
     async def settled(self, *bodies: Json, **more: Any) -> None:
         """Declared, and as declared."""
