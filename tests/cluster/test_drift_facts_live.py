@@ -123,12 +123,12 @@ async def test_2_3_admission_that_changes_a_value_in_passing(
     await asyncio.to_thread(touch, shared_api, body)
     webhook.patch = [{"op": "replace", "path": "/data/level", "value": "theirs"}]
     assert (await live_unit.see()).repaired == 1
-    assert [outcome for _, _, outcome in told(live_unit)] == [Repair.OVERRIDDEN] * 2
+    assert [(d.repaired, d.live, d.count) for d in records(live_unit)] == [(Repair.OVERRIDDEN, "third", 2)]
 
     # Beside it everything is repaired as ever, and when admission lets go, so is this.
     await asyncio.to_thread(edit, shared_api, body, {"data": {"size": "7"}})
     await live_unit.see()
-    assert told(live_unit)[2:] == [("data.size", "kubectl-edit (Update)", Repair.OVERRIDDEN)]
+    assert told(live_unit)[1:] == [("data.size", "kubectl-edit (Update)", Repair.REPAIRED)]
     webhook.patch = []
     await asyncio.to_thread(edit, shared_api, body, {"data": {"level": "typed"}})
     outcome = await live_unit.see()
