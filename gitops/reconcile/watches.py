@@ -11,9 +11,10 @@ import contextlib
 import enum
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from gitops.cluster.collection import Collection
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, backoff
@@ -99,7 +100,7 @@ class Watches:
         nothing."""
         self._looks = LOOKS  # how often discovery is asked after the last signal
 
-    def want(self, watches: Collection[Watch]) -> None:
+    def want(self, watches: Iterable[Watch]) -> None:
         """Watch exactly these, and the cluster's CRDs: a new or changed definition changes what is served."""
         wanted = {*watches, DEFINITIONS}
         for watch in [w for w in self._tasks if w not in wanted]:
@@ -166,15 +167,8 @@ class Watches:
     async def _run(self, watch: Watch) -> None:
         try:
             path = await self._path(watch)
-            reflector = Reflector(
-                self._connection,
-                path,
-                gvk=watch.gvk,
-                selector=watch.selector,
-                metadata_only=watch.lean,
-                clock=self._wall,
-                rng=self._rng,
-            )
+            collection = Collection(watch.gvk, path, watch.selector, metadata_only=watch.lean)
+            reflector = Reflector(self._connection, collection, clock=self._wall, rng=self._rng)
             self._reflectors[watch] = reflector
             async with contextlib.aclosing(reflector.events()) as events:
                 async for event in events:
