@@ -58,6 +58,8 @@ class Sightings:
         self._touched = touched
         self.owners = OwnerIndex()
         self.owning = Owning(state, context, look=lambda key: look(key, False))
+        self.found = 0
+        """How often an object was seen to be other than declared, or not to be there."""
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
@@ -134,6 +136,7 @@ class Sightings:
             self._report(key, [r for r in records if r.field not in overridden])
         if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
             record.drifted_at = self._context.clock()
+            self.found += 1
 
     def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
         """Whether the unit is to look at once; None: not at all."""
@@ -163,6 +166,7 @@ class Sightings:
             return
         record.suspect = True
         record.drifted_at = self._context.clock()
+        self.found += 1
         self._touched(found[0])
         self._look(found[0], True)
 
