@@ -13,8 +13,10 @@ from controlplane_kit.client import MERGE
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faults import on
 from controlplane_kit.gitserver import Repository
-from fleet_kit.fixtures import OPTIONS, Fleet, StartFleet, config_map, forget, namespace_yaml, until
-from fleet_kit.scenes import DGX, body_of, bundle_files, repository, unit
+from fleet_kit.fixtures import OPTIONS, STATUS, Fleet, StartFleet, config_map, forget, namespace_yaml, until
+from fleet_kit.scenes import DGX, app, body_of, bundle_files, repository, unit
+
+from gitops.reconcile.observing import Observation, Sighting
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -111,3 +113,39 @@ async def test_d08_a07_a_watch_that_lies_for_ever_converges_by_audits_and_mislea
     for delete in deletes:
         assert body_of(delete)["preconditions"].keys() == {"uid", "resourceVersion"}
         assert any(read.began < delete.began for read in proxy.seen("GET", f"{delete.path}$")), "read first"
+
+
+async def test_an_audit_of_what_is_right_costs_its_calls_and_no_commit_and_tells_what_digests_do_not_see(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.commit({**repository(), **bundle_files("app", app("proof"))}, "app")
+    running = await fleet(repo, {DGX: plane}, options=replace(OPTIONS, audit_sample=100))
+    await running.settled()
+    worker = running.engine.workers[DGX]
+    await until(lambda: running.status(f"status/units/{DGX}/bundle.app.yaml").get("commit"), "the status")
+    await until(lambda: not running.engine.status_pending, "all of it")
+    commits, kinds = repo.head(STATUS), len(worker._session._watches.listed())  # type: ignore[union-attr]
+    running.clear()
+    assert await worker.make_audit()
+    report = worker.audit
+    assert report is not None
+    assert (report.kinds, report.found, report.checked, report.sentences) == (kinds, 0, 3, ())
+    calls = running.calls(DGX)
+    assert sorted(r.method + ("" if not r.is_dry_run else " dry") for r in calls) == (
+        ["GET"] * (kinds + 3) + ["PATCH dry"] * 3
+    ), "a list of each kind, a read and a dry run of each object"
+    await until(lambda: not running.engine.status_pending, "status to be looked at")
+    assert repo.head(STATUS) == commits, "nothing to tell"
+
+    # A defect in what compares: from now on nothing is ever seen.
+    quiet = Observation(Sighting.QUIET)
+    monkeypatch.setattr("gitops.reconcile.sightings.observe", lambda *args, **more: quiet)
+    plane.kubectl("patch", "configmap", "settings", "-n", "proof", "--type=merge", "-p", '{"data":{"level":"debug"}}')
+    assert await worker.make_audit()
+    told = await until(lambda: running.status(f"status/clusters/{DGX}.yaml").get("auditFindings"), "the defect")
+    assert len(told) == 1
+    assert "ConfigMap proof/settings: an apply would change" in told[0]
+    assert "data.level" in told[0]
+    assert "debug" not in told[0], "paths only"
+    assert running.status(f"status/clusters/{DGX}.yaml")["lastAudit"]
+    assert not running.writes(DGX)
