@@ -27,7 +27,7 @@ from gitops.plan.units import DesiredObject, Unit
 from gitops.reconcile.context import Context
 from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
-from gitops.reconcile.watches import Sight, Watches
+from gitops.reconcile.watches import Sight, Watch, Watches
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +75,10 @@ class AuditReport:
         return f"{listed}, {self.found} differences found that no watch had told, {proven}"
 
 
+class _GivenUp(Exception):
+    """An audit is not to go on."""
+
+
 class Auditor:
     """`idle` returns when the units' queue has nothing to do, `throttled` counts the pauses that the server has asked
     for, `may_go` is False as soon as the cluster is not ours to look after."""
@@ -99,51 +103,54 @@ class Auditor:
         self._idle = idle
         self._throttled = throttled
         self._may_go = may_go
+        self._pauses = 0
 
     async def run(self) -> AuditReport | None:
-        """One audit; None when it had to be given up."""
-        pauses, before = self._throttled(), self._sightings.found
-        watches, unlisted = self._watches.listed(), []
-        for watch in watches:
-            pauses = await self._calm(pauses)
-            if not self._may_go():
-                return None
-            listed = await self._watches.list_again(watch, within=LIST_WITHIN)
-            if not listed and self._watches.sight(watch) is Sight.SYNCED:  # still wanted
-                unlisted.append(str(watch.gvk))
+        """One audit; None when it had to be given up: the cluster is not ours any more, or asks for pauses without
+        end."""
+        self._pauses = self._throttled()
+        try:
+            report = await self._audit()
+        except _GivenUp:
+            return None
+        self._context.metrics.audited(self._state.name, report.ended, report.found)
+        _log.info("audit of cluster %s: %s", self._state.name, report)
+        return report
+
+    async def _audit(self) -> AuditReport:
+        watches, before = self._watches.listed(), self._sightings.found
+        unlisted = [str(watch.gvk) for watch in watches if not await self._list(watch)]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_WITHIN):
                 await self._idle()
         checks: list[Check] = []
         defects = []
         for unit, desired in self._sample():
-            pauses = await self._calm(pauses)
-            if not self._may_go():
-                return None
+            await self._calm()
             check, sentence = await self._check(unit, desired)
             self._context.metrics.audit_checked(self._state.name, str(check))
             checks.append(check)
             defects += [sentence] if sentence else []
-        report = AuditReport(
-            self._context.wall(),
-            len(watches),
-            self._sightings.found - before,
-            sum(check is not Check.SKIPPED for check in checks),
-            tuple(unlisted),
-            tuple(defects),
-        )
-        self._context.metrics.audited(self._state.name, report.ended, report.found)
-        _log.info("audit of cluster %s: %s", self._state.name, report)
-        return report
+        found = self._sightings.found - before
+        checked = sum(check is not Check.SKIPPED for check in checks)
+        return AuditReport(self._context.wall(), len(watches), found, checked, tuple(unlisted), tuple(defects))
 
-    async def _calm(self, pauses: int) -> int:
-        """Rest until the server asks for no more pauses."""
+    async def _list(self, watch: Watch) -> bool:
+        """List a kind; False when it is wanted and cannot be listed."""
+        await self._calm()
+        listed = await self._watches.list_again(watch, within=LIST_WITHIN)
+        return listed or self._watches.sight(watch) is not Sight.SYNCED
+
+    async def _calm(self) -> None:
+        """Rest until the server asks for no more pauses. Raises _GivenUp."""
         for _ in range(RESTS):
-            if self._throttled() == pauses or not self._may_go():
+            if not self._may_go():
                 break
-            pauses = self._throttled()
+            if self._throttled() == self._pauses:
+                return
+            self._pauses = self._throttled()
             await asyncio.sleep(CALM)
-        return self._throttled()
+        raise _GivenUp
 
     # -- the proof ---------------------------------------------------------------------------------------------------
 
@@ -191,16 +198,24 @@ def _unseen(ref: ObjectRef, paths: list[str]) -> str:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Paths, for people, at which the answer to a dry run is another than the live object; no values. The
-    resourceVersion of a dry run and the times of managedFields say nothing."""
+    """Paths, for people, at which the answer to a dry run is another than the live object; no values.
+
+    The resourceVersion of a dry run says nothing, nor do the times of managedFields and the order that follows from
+    them: where the server fills in defaults of an atomic field (`matchConstraints` of a ValidatingAdmissionPolicy)
+    every apply moves the time of its entry and nothing else.
+    """
     return _changes(_comparable(before), _comparable(after), "")
 
 
 def _comparable(obj: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "resourceVersion"}
-    entries = metadata.get("managedFields") or ()
-    metadata["managedFields"] = tuple({k: v for k, v in entry.items() if k != "time"} for entry in entries)  # one path
+    entries = [{k: v for k, v in entry.items() if k != "time"} for entry in metadata.get("managedFields") or ()]
+    metadata["managedFields"] = tuple(sorted(entries, key=_manager))  # no list: all of it is one path
     return {**obj, "metadata": metadata}
+
+
+def _manager(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(entry.get(part, "")) for part in ("manager", "operation", "subresource", "apiVersion"))
 
 
 def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
