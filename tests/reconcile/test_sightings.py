@@ -138,7 +138,7 @@ def test_drifts_are_bounded_to_the_newest(watcher: Watcher, kit: Any) -> None:
 # -- while our own write is under way --------------------------------------------------------------------------------
 
 
-async def test_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
+async def test_fact_39_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
     watcher.record.in_flight = True
     watcher.see(Changed(kit.edited(watcher.web, level="debug")))
     assert (watcher.looks, watcher.drifts) == ([], [])
