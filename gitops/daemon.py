@@ -205,6 +205,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,
         deletion_deadline=settings.deletion_deadline,
+        audit_interval=settings.audit.interval,
+        audit_sample=settings.audit.sample,
         lease=LeaseTimes.of(settings.lease_duration),
         fuse=settings.fuse.limits(),
         fights=FightLimits(settings.fights.limit, settings.fights.half_life),

@@ -7,8 +7,9 @@ objects has the same few hundred series as one with ten. The registry is the dae
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Counts
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from prometheus_client import (
@@ -22,7 +23,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 _Counts = dict[str, int]
@@ -83,6 +84,37 @@ class ApiCalls(Collector):
         )
 
 
+class WatchAges(Collector):
+    """For how long nothing was heard of a kind, reckoned when somebody scrapes: it also grows while the daemon's own
+    loop is stuck. A cluster's watches are asked through what they gave at their begin, in the thread of the scrape."""
+
+    NAME = "gitops_watch_age_seconds"
+    TEXT = (
+        "Seconds since the last event, bookmark or list of a watched kind, by kind and group. A healthy server says "
+        "something every two minutes at least, and a silent watch is given up after 200 s: alarm above 400."
+    )
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._heard: dict[str, Callable[[], Mapping[str, float]]] = {}
+
+    def track(self, cluster: str, heard: Callable[[], Mapping[str, float]]) -> None:
+        self._heard[cluster] = heard
+
+    def forget(self, cluster: str) -> None:
+        self._heard.pop(cluster, None)
+
+    def collect(self) -> Iterable[Metric]:
+        family, now = GaugeMetricFamily(self.NAME, self.TEXT, labels=("cluster", "kind")), self._wall()
+        for cluster, heard in sorted(self._heard.items()):
+            for kind, at in sorted(heard().items()):
+                family.add_metric((cluster, kind), max(0.0, now - at))
+        yield family
+
+    def described(self) -> Iterable[tuple[str, str, tuple[str, ...], str]]:
+        return [(self.NAME, "gauge", ("cluster", "kind"), self.TEXT)]
+
+
 def _sum(a: Mapping[str, int], b: Mapping[str, int]) -> _Counts:
     # A copy first: the loop may count while the scrape, in its own thread, reads.
     return dict(Counts(dict(a)) + Counts(dict(b)))
@@ -99,6 +131,8 @@ class PrometheusMetrics:
         r = self.registry
         self.api = ApiCalls()
         r.register(self.api)
+        self.watches = WatchAges()
+        r.register(self.watches)
         self._applies = Counter("gitops_applies", "Objects applied, by result.", ("cluster", "result"), registry=r)
         self._prunes = Counter(
             "gitops_prunes", "Objects deleted because Git no longer has them.", ("cluster",), registry=r
@@ -143,6 +177,25 @@ class PrometheusMetrics:
         self._reachable = Gauge(
             "gitops_cluster_reachable", "1 while the cluster's API server answers, else 0.", ("cluster",), registry=r
         )
+        self._audits = Counter("gitops_audits", "Complete audits of a cluster.", ("cluster",), registry=r)
+        self._audited = Gauge(
+            "gitops_audit_end_timestamp_seconds",
+            "When the last complete audit of a cluster ended, in seconds since the epoch.",
+            ("cluster",),
+            registry=r,
+        )
+        self._audit_found = Counter(
+            "gitops_audit_found",
+            "Differences that an audit found and no watch had told: events are lost between here and that cluster.",
+            ("cluster",),
+            registry=r,
+        )
+        self._audit_checks = Counter(
+            "gitops_audit_checks",
+            "Objects of which an audit dry-ran the apply, by result: same, differs (a defect), skipped.",
+            ("cluster", "result"),
+            registry=r,
+        )
         self._webhooks = Counter(
             "gitops_webhook_deliveries",
             "Webhook deliveries, by result: accepted, closed, unsigned, wrong_signature, too_large, too_many, failed.",
@@ -150,6 +203,7 @@ class PrometheusMetrics:
             registry=r,
         )
         self._shown: dict[str, set[str]] = {}
+        self._audited_clusters: set[str] = set()
 
     def applied(self, cluster: str, result: str) -> None:
         self._applies.labels(cluster, result).inc()
@@ -187,6 +241,10 @@ class PrometheusMetrics:
         self.units(cluster, {})
         self._reachable.remove(cluster)
         self._open.remove(cluster)
+        self.watches.forget(cluster)
+        if cluster in self._audited_clusters:
+            self._audited.remove(cluster)
+            self._audited_clusters.remove(cluster)
 
     def units(self, cluster: str, by_state: dict[str, int]) -> None:
         """All units of a cluster now, counted by state; states that are not named vanish."""
@@ -196,12 +254,26 @@ class PrometheusMetrics:
             self._units.labels(cluster, state).set(count)
         self._shown[cluster] = set(by_state)
 
+    def watching(self, cluster: str, heard: Callable[[], Mapping[str, float]]) -> None:
+        """A cluster is watched: `heard` says when the server last said anything of each kind (Unix seconds)."""
+        self.watches.track(cluster, heard)
+
+    def audited(self, cluster: str, ended: float, found: int) -> None:
+        self._audits.labels(cluster).inc()
+        self._audited.labels(cluster).set(ended)
+        self._audit_found.labels(cluster).inc(found)
+        self._audited_clusters.add(cluster)
+
+    def audit_checked(self, cluster: str, result: str) -> None:
+        self._audit_checks.labels(cluster, result).inc()
+
     def webhook(self, result: str) -> None:
         self._webhooks.labels(result).inc()
 
     def described(self) -> Iterable[tuple[str, str, tuple[str, ...], str]]:
         """Name as scraped, type, labels and help of each metric of ours, in order."""
         yield from self.api.described()
+        yield from self.watches.described()
         for metric in vars(self).values():
             if isinstance(metric, MetricWrapperBase):
                 suffix = "_total" if metric._type == "counter" else ""

@@ -253,6 +253,17 @@ class FightSettings(Group):
     """Seconds in which that count halves, so that rare repairs never add up."""
 
 
+class AuditSettings(Group):
+    """The slow audit: what a watch may have kept from the daemon is found all the same."""
+
+    interval: Seconds = 43200.0
+    """Seconds between audits of one cluster, varied by up to a tenth at random; one cluster at a time. Every kind is
+    listed in pages and compared, only what differs is repaired. The first is at a random time within the interval."""
+
+    sample: Annotated[int, Field(ge=0, le=1000)] = 20
+    """Objects of each audit for which a dry run proves that an apply would change nothing. Two calls each."""
+
+
 class Settings(BaseSettings):
     """Settings of the daemon."""
 
@@ -336,6 +347,7 @@ class Settings(BaseSettings):
 
     fuse: FuseSettings = FuseSettings()
     fights: FightSettings = FightSettings()
+    audit: AuditSettings = AuditSettings()
     webhook: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     status: StatusSettings = StatusSettings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 
 from prometheus_client import generate_latest
 
@@ -61,6 +62,36 @@ def test_cluster_that_left_git_leaves_no_gauge() -> None:
     metrics.cluster_removed(A)
     assert lines(metrics, "gitops_cluster_reachable{") == []
     assert lines(metrics, "gitops_units{") == []
+
+
+def test_a02_the_age_of_each_watched_kind_grows_until_something_is_heard() -> None:
+    metrics, heard = PrometheusMetrics(), {"ConfigMap": time.time() - 500, "Deployment.apps": time.time()}
+    metrics.watching(A, lambda: heard)
+    deployments, maps = sorted(lines(metrics, "gitops_watch_age_seconds{"), reverse=True)
+    assert maps.startswith('gitops_watch_age_seconds{cluster="dgx-a",kind="ConfigMap"} ')
+    assert 500 <= float(maps.split()[1]) < 510
+    assert float(deployments.split()[1]) < 10
+    heard["ConfigMap"] = time.time() + 60
+    assert 'gitops_watch_age_seconds{cluster="dgx-a",kind="ConfigMap"} 0.0' in lines(metrics, "gitops_watch_age_sec")
+    metrics.cluster_reachable(A, True)
+    metrics.cluster_removed(A)
+    assert lines(metrics, "gitops_watch_age_seconds{") == []
+
+
+def test_audits_are_counted() -> None:
+    metrics = PrometheusMetrics()
+    metrics.audited(A, 1000.0, 0)
+    metrics.audited(A, 2000.0, 3)
+    metrics.audit_checked(A, "same")
+    assert lines(metrics, "gitops_audits_total{") == ['gitops_audits_total{cluster="dgx-a"} 2.0']
+    assert lines(metrics, "gitops_audit_end") == ['gitops_audit_end_timestamp_seconds{cluster="dgx-a"} 2000.0']
+    assert lines(metrics, "gitops_audit_found_total{") == ['gitops_audit_found_total{cluster="dgx-a"} 3.0']
+    assert lines(metrics, "gitops_audit_checks_total{") == [
+        'gitops_audit_checks_total{cluster="dgx-a",result="same"} 1.0'
+    ]
+    metrics.cluster_reachable(A, True)
+    metrics.cluster_removed(A)
+    assert lines(metrics, "gitops_audit_end_timestamp_seconds{") == []
 
 
 def test_two_daemons_in_one_process_count_apart() -> None:

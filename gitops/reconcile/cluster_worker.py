@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,12 +20,14 @@ from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, GroupVersionKind, ReconcilerName, UnitKey
 from gitops.policy.facts import ClusterFacts
 from gitops.readiness.aggregating import UnitMemory
+from gitops.reconcile.auditing import AuditReport
 from gitops.reconcile.context import Context
 from gitops.reconcile.facts import Wanted
 from gitops.reconcile.judging import judge
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.session import End, Refused, Session, Told, identify
 from gitops.reconcile.state import Assignment, ClusterState
+from gitops.reconcile.watches import Blind
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +102,8 @@ class ClusterWorker:
         """Set once it did, or did not answer the first time."""
         self.declared: frozenset[GroupVersionKind] = frozenset()
         """Kinds that Git declares for it."""
+        self.audit: AuditReport | None = None
+        """What the last audit said, if there was one since it became this cluster."""
         self._claim = claim
         self._connector = connector
         self._context = context
@@ -186,6 +190,7 @@ class ClusterWorker:
                 facts_known=self._on_facts,
                 parents_known=self._on_parents,
                 touched=self.touch,
+                moved=lambda: self._touched(self.name, None),
                 heartbeat=self._heartbeat,
             )
             session = Session(connection, discovery, self.state, self._context, told, claim=self._claim)
@@ -217,7 +222,7 @@ class ClusterWorker:
 
     def _forget(self) -> None:
         """First contact: what was known of the cluster proves nothing any more."""
-        self.heard, self.facts, self._writing_at = False, None, None
+        self.heard, self.facts, self.audit, self._writing_at = False, None, None, None
         assignment = self.state.assignment
         self.state = ClusterState(self.name, self.state.reconciler)
         if assignment is not None:
@@ -328,6 +333,11 @@ class ClusterWorker:
         )
 
     @property
+    def blind(self) -> Mapping[GroupVersionKind, Blind]:
+        """Kinds that were seen and cannot be seen any more, while the cluster itself answers."""
+        return self._session.blind if self._session is not None and self.contact.reachable else {}
+
+    @property
     def server_version(self) -> str:
         """As the API server tells it; "" while it is not known."""
         return self._session.server_version if self._session is not None else ""
@@ -356,6 +366,18 @@ class ClusterWorker:
             self._session.assigned(changed)
         for key in changed:
             self.touch(key)
+
+    async def make_audit(self) -> bool:
+        """Hold everything against lists and dry runs; False when this is not the moment for it."""
+        session = self._session
+        if session is None or not session.may_write() or session.queue.active:
+            return False
+        report = await session.auditor.run()
+        if report is None:
+            return False
+        self.audit = report
+        self._touched(self.name, None)
+        return True
 
     def retry(self) -> None:
         """Something that may help happened (new credentials): look again at once."""
@@ -401,7 +423,7 @@ class ClusterWorker:
                     continue
                 unit_state.memory = memory or UnitMemory()
             try:
-                at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
+                at = judge(self.state, key, owners=session.sightings.owners, context=self._context, blind=self.blind)
             except Exception:  # a defect that one unit's objects meet must not take the others' verdicts along
                 _log.exception("the status of %s cannot be judged", key)
                 at = None

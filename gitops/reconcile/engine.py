@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import logging
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -20,6 +21,7 @@ from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
 from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.accounts import Health, OnceReport, contact_words, once_report
+from gitops.reconcile.audits import Audits
 from gitops.reconcile.cluster_worker import ClusterWorker, Connector
 from gitops.reconcile.consenting import Consents
 from gitops.reconcile.context import Context
@@ -63,6 +65,12 @@ class Engine:
         self._dirty_units: set[UnitKey] = set()
         self._dirty_clusters: set[ClusterName] = set()
         self._findings_changed = False
+        self._audits = Audits(
+            self._audit,
+            interval=context.options.audit_interval,
+            rng=context.rng,
+            now=lambda: datetime.datetime.now(datetime.UTC),
+        )
         self._reporter = Reporter(context)
         self._writer = StatusWriter(self._reporter, context, source=source, render=self._render)
 
@@ -107,6 +115,7 @@ class Engine:
             asyncio.create_task(self._follow(), name="heads"),
             asyncio.create_task(self._writer.run(), name="status"),
         ]
+        self._audits.start(scheduler)
         scheduler.start()
         stopped = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -164,6 +173,10 @@ class Engine:
             for key, unit in worker.state.units.items():
                 if unit.drifts:
                     self._touched(name, key)  # what is over is told for a while only
+
+    async def _audit(self, name: ClusterName) -> bool:
+        worker = self.workers.get(name)
+        return worker is None or await worker.make_audit()
 
     async def _follow(self) -> None:
         while True:
@@ -287,6 +300,7 @@ class Engine:
             )
             self.workers[worker.name] = worker
             worker.declared = head.kinds_of(worker.name)
+            self._audits.follow(worker.name)
             worker.start(after=self._leaving.get(worker.name))
         return bool(fresh)
 
@@ -356,6 +370,7 @@ class Engine:
     def _let_go(self, name: ClusterName, worker: ClusterWorker) -> None:
         """The Cluster document left Git: its objects stay, unmarked."""
         del self.workers[name]
+        self._audits.forget(name)
         self._touched(name, None)
         self._context.metrics.cluster_removed(name)
         task = asyncio.create_task(worker.release(grace=self._context.options.shutdown), name=f"release {name}")
@@ -441,6 +456,7 @@ class Engine:
     async def _shut_down(self) -> None:
         """Stop intake, finish what is in flight, write the last status, release the Leases."""
         grace = self._context.options.shutdown
+        await self._audits.close()
         if self._leaving:
             await asyncio.wait(self._leaving.values(), timeout=grace / 2)
         await asyncio.gather(*(w.drain(grace=grace / 2) for w in self.workers.values()))

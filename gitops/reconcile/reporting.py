@@ -262,6 +262,9 @@ class Reporter:
                 "server_version": worker.server_version,
             },
             left_behind=_left_behind(worker),
+            stale=[(str(b.gvk), b.since, str(b.error)) for b in worker.blind.values()],
+            audited=worker.audit.ended if worker.audit is not None else None,
+            audit_findings=worker.audit.sentences if worker.audit is not None else (),
             previous=previous.pair if previous else None,
         )
         self._clusters[name] = status

@@ -69,6 +69,8 @@ class Sightings:
         self.children = ChildDrift(
             state, context, self.owners, look=lambda key: look(key, False), note=self._drifts.of_child
         )
+        self.found = 0
+        """How often an object was seen to be other than declared, or not to be there."""
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
@@ -171,6 +173,7 @@ class Sightings:
         if observation.sighting not in (Sighting.DRIFTED, Sighting.LOST) or record.deleting:
             return False
         record.drifted_at = self._context.clock()
+        self.found += 1
         given_up = self.owning.contesting.undone(key, desired, fought_over(record, records))
         self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
         return bool(given_up)
@@ -211,6 +214,7 @@ class Sightings:
             return
         record.suspect = True
         record.drifted_at = self._context.clock()
+        self.found += 1
         self._touched(found[0])
         self._look(found[0], True)
 

@@ -26,7 +26,7 @@ from gitops.report.paths import cluster_path, placements_path, unit_path, worklo
 
 LIST_LIMIT = 100
 HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
-_NO_MEANING = re.compile(rb"^( *(?:- )?)(?:message|cause|since):.*$", re.MULTILINE)
+_NO_MEANING = re.compile(rb"^( *(?:- )?)(?:message|cause|since):.*$|^lastAudit:.*\n", re.MULTILINE)
 """Lines that are no part of the meaning. Every value of our files is on one line (texts.one_line), so lines tell, and
 nothing has to be parsed: that was most of the cost of a status commit."""
 
@@ -41,6 +41,9 @@ _FIELD = re.compile(rb"^(apiVersion|status|since|previouslyActive): '?([^'\n]*)'
 _CONDITION = re.compile(
     rb"^- type: (\w+)\n  status: '(\w+)'\n(?:  reason: [^\n]*\n)?  since: '([^'\n]*)'$", re.MULTILINE
 )
+
+
+_LAST_AUDIT = re.compile(rb"^lastAudit: '?([0-9TZ:-]+)'?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +204,21 @@ def render_cluster(status: ClusterStatus, *, previous: bytes | None = None) -> t
         "serverVersion": status.server_version,
         "writer": status.lease_holder,
         "units": dict(status.units),
+        "stale": [{"kind": kind, "since": stamp(since), "message": one_line(why)} for kind, since, why in status.stale],
+        "lastAudit": _last_audit(status, previous),
+        "auditFindings": list(status.audit_findings),
         **({"leftBehind": list(status.left_behind)} if status.left_behind else {}),
     }
     return cluster_path(status.name), emit(body, previous)
+
+
+def _last_audit(status: ClusterStatus, previous: bytes | None) -> str:
+    """When the last audit ended, also one before this process began. It is no part of the meaning: a file that says
+    nothing else anew is not written for it."""
+    if status.audited is not None:
+        return stamp(status.audited)
+    told = _LAST_AUDIT.search(previous or b"")
+    return told[1].decode() if told is not None else ""
 
 
 def render_placements(units: Sequence[UnitKey], *, previous: bytes | None = None) -> tuple[str, bytes]:

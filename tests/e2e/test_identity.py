@@ -46,7 +46,7 @@ def claim_says(api: ApiServer, **data: str) -> None:
     api.request("PATCH", CLAIM, {"data": data}, content_type=MERGE)
 
 
-async def test_a_cluster_restored_from_a_backup_is_brought_to_the_head_again(
+async def test_fact_36_a_cluster_restored_from_a_backup_is_brought_to_the_head_again(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
     """Its uid is the same, its parents and objects are those of then. A watch from a version of the future would say

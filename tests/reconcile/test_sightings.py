@@ -188,7 +188,7 @@ async def test_what_came_while_a_repair_was_under_way_is_not_taken_for_repaired(
 # -- while our own write is under way --------------------------------------------------------------------------------
 
 
-async def test_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
+async def test_fact_39_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
     watcher.record.in_flight = True
     watcher.see(Changed(kit.edited(watcher.web, level="debug")))
     assert (watcher.looks, watcher.drifts) == ([], [])
