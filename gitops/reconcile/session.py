@@ -96,9 +96,11 @@ class Session:
         context: Context,
         told: Told,
         *,
+        uid: ClusterUid,
         claim: Claim,
     ) -> None:
         self._connection = connection
+        self._uid = uid
         self._state = state
         self._context = context
         self._told = told
@@ -245,6 +247,9 @@ class Session:
     async def _take_over(self) -> None:
         phase = self._reading_for
         self.facts.look()
+        if self._read_along and await identify(self._connection, self._discovery) != self._uid:
+            self._over.set()  # while nobody answered, another cluster came in the place of this one
+            return
         if phase is LeasePhase.HELD:
             await self._claimed()
         stored = await self._parents.load_all()

@@ -139,7 +139,7 @@ async def test_a03_a_rotated_token_costs_one_failed_request(scripted: Scripted, 
     token.write_text("two")
     responses = await asyncio.gather(*(connection.request("GET", "/x") for _ in range(8)))
     assert all(response.ok for response in responses)
-    assert connection.stats.reloads == 1  # one renewal for all who were refused
+    assert connection.stats.renewals == 1  # one renewal for all who were refused
     assert connection.stats.answers[401] <= 8
 
 
@@ -148,7 +148,7 @@ async def test_a03_a_token_file_is_read_again_by_age(scripted: Scripted, connect
     token.write_text("one")
     connection = await connect(scripted.kubeconfig({"tokenFile": "token"}), ConnectionSettings(credentials_check=0.0))
     await connection.request("GET", "/x")
-    assert connection.stats.reloads == 0
+    assert connection.stats.renewals == 0
     token.write_text("second")
     await connection.request("GET", "/x")
     assert [r.headers["Authorization"] for r in scripted.seen] == ["Bearer one", "Bearer second"]
@@ -456,21 +456,28 @@ async def test_a_server_with_another_certificate_is_not_trusted(
     assert (failed.value.error.cls, failed.value.error.reason) == (ErrorClass.UNREACHABLE, "Tls")
 
 
-async def test_a08_a_changed_address_moves_requests_and_closes_streams(
+async def test_a08_a_changed_address_ends_the_connection(
     scripted: Scripted, other_scripted: Scripted, connect: Connect
 ) -> None:
+    """There may be another cluster: nothing is sent there by whoever believes to talk to the old one."""
     end = asyncio.Event()
     scripted.handler = streaming(b"one\n", end=end)
-    connection = await connect(scripted.kubeconfig())
+    connection = await connect(scripted.kubeconfig(), ConnectionSettings(credentials_check=0.0))
     async with connection.stream("/watch") as lines:
         assert await anext(lines) == b"one"
         scripted.kubeconfig(server=other_scripted.url)
-        await connection.reload()
+        for urgent in (False, True):
+            with pytest.raises(RequestFailed, match="another API server"):
+                await connection.request("GET", "/x", urgent=urgent)
+        assert connection.moved
         with pytest.raises(RequestFailed):
             await anext(lines)
     end.set()
-    assert (await connection.request("GET", "/x")).ok
-    assert len(other_scripted.seen) == 1
+    scripted.kubeconfig()  # back again: only who asks anew which cluster that is may go on
+    with pytest.raises(RequestFailed, match="another API server"):
+        await connection.request("GET", "/x")
+    assert other_scripted.seen == []
+    assert [request.path for request in scripted.seen] == ["/watch"]
 
 
 async def test_closing_wakes_the_readers_of_streams(scripted: Scripted, connect: Connect) -> None:
