@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator
 
 
@@ -23,8 +24,8 @@ class Budget:
         """Answers of 429 so far."""
         self._most = most
         self._longest_pause = longest_pause
-        self._tokens = asyncio.Semaphore(most)
-        self._owed = 0  # tokens to be withdrawn when they are given back
+        self._taken = 0  # after a 429 perhaps more than the limit, until they are given back
+        self._waiting: deque[asyncio.Future[None]] = deque()  # in the order in which they came
         self._answers = 0  # since the limit moved
         self._paused_until = 0.0
 
@@ -33,7 +34,7 @@ class Budget:
         """One token, as soon as there is one and no pause."""
         while True:
             await self.unpaused()
-            await self._tokens.acquire()
+            await self._take()
             if self._now() >= self._paused_until:
                 break
             self._give_back()
@@ -52,9 +53,7 @@ class Budget:
         self.throttled += 1
         now = self._now()
         if now >= self._paused_until and self.limit > 1:  # not for each of those that were sent together
-            kept = self.limit // 2
-            self._owed += self.limit - kept
-            self.limit = kept
+            self.limit //= 2
         self._answers = 0
         wanted = min(seconds if seconds is not None else 1.0, self._longest_pause)
         self._paused_until = max(self._paused_until, now + wanted)
@@ -65,16 +64,31 @@ class Budget:
         if self._answers >= self.limit and self.limit < self._most:
             self._answers = 0
             self.limit += 1
-            if self._owed:
-                self._owed -= 1
-            else:
-                self._tokens.release()
+            self._hand_out()
+
+    async def _take(self) -> None:
+        if self._taken < self.limit and not self._waiting:
+            self._taken += 1
+            return
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():  # it was handed one in the same moment
+                self._give_back()
+            raise
 
     def _give_back(self) -> None:
-        if self._owed:
-            self._owed -= 1
-        else:
-            self._tokens.release()
+        self._taken -= 1
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting and self._taken < self.limit:
+            waiting = self._waiting.popleft()
+            if not waiting.done():  # else it was cancelled
+                self._taken += 1
+                waiting.set_result(None)
 
     @staticmethod
     def _now() -> float:

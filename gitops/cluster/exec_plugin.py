@@ -38,9 +38,9 @@ class PluginCredentials:
 
 
 async def run_plugin(
-    plugin: Mapping[str, Any], *, folder: Path, cluster: Mapping[str, Any], timeout: float = TIMEOUT
+    plugin: Mapping[str, Any], *, folder: Path, cluster: Mapping[str, Any], timeout: float | None = None
 ) -> PluginCredentials:
-    """Run `user.exec` of a kubeconfig in `folder`. `cluster` is what a plugin with `provideClusterInfo` is told. Raises
+    """Run `user.exec` of a kubeconfig in `folder`. `cluster` is what a plugin with `provideClusterInfo` is told; `timeout` in seconds. Raises
     Unusable."""
     command, version = plugin.get("command"), plugin.get("apiVersion")
     if not isinstance(command, str) or not command or not isinstance(version, str):
@@ -50,7 +50,7 @@ async def run_plugin(
     # As client-go: a command with a separator is relative to the kubeconfig, one without is looked for in PATH.
     program = str(folder / command) if os.sep in command else command
     arguments = [str(argument) for argument in plugin.get("args") or ()]
-    output = await _output(program, arguments, _environment(plugin, version, cluster), timeout)
+    output = await _output(program, arguments, _environment(plugin, version, cluster), timeout or TIMEOUT)
     return _credentials(output, version)
 
 

@@ -54,7 +54,7 @@ class AccessKeeper:
         if self._now() < self._next_look:
             return
         self._next_look = self._now() + self._every
-        if self.access.outdated(datetime.datetime.now(datetime.UTC)):
+        if self._outdated():
             renewal = self._begin()
             if not self.access.slow:
                 await asyncio.wait([renewal])
@@ -64,8 +64,9 @@ class AccessKeeper:
         RequestFailed when they cannot be read."""
         if generation != self.generation:
             return True
-        if self._forced is not None and self._forced[0] == generation and self._now() - self._forced[1] < FRUITLESS:
-            return False
+        if self._forced is not None and self._forced[0] == generation and not self._outdated():
+            if self._now() - self._forced[1] < FRUITLESS:
+                return False
         await self.renew()
         self._forced = (self.generation, self._now())
         return True
@@ -109,6 +110,9 @@ class AccessKeeper:
             self.generation += 1
         await self._replaced(before)
         return None
+
+    def _outdated(self) -> bool:
+        return self.access.outdated(datetime.datetime.now(datetime.UTC))
 
     @staticmethod
     def _now() -> float:

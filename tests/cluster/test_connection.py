@@ -1,90 +1,24 @@
 """The connection against a scripted server over real sockets, where a real API server cannot be made to misbehave."""
 
 import asyncio
-import stat
 import subprocess
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import trustme
-import yaml
 from aiohttp import web
+from cluster_kit.scripted import Handler, Scripted, status
 from controlplane_kit.client import ApiServer, write_kubeconfig
 
 from gitops.cluster.connection import Connection, ConnectionSettings, Response
 from gitops.cluster.errors import ErrorClass, RequestFailed
 from gitops.model.identity import ClusterName
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Connect = Callable[..., Awaitable[Connection]]
-
-
-def status(code: int, message: str = "x", **fields: Any) -> web.Response:
-    body = {"kind": "Status", "apiVersion": "v1", "message": message, "code": code, **fields}
-    return web.json_response(body, status=code)
-
-
-async def fine(request: web.Request) -> web.Response:
-    return web.json_response({"kind": "Thing"})
-
-
-class Scripted:
-    """An HTTP server whose handler a test replaces; `seen` are the requests so far."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.handler: Handler = fine
-        self.seen: list[web.Request] = []
-        self.url = ""
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append(request)
-        return await self.handler(request)
-
-    def kubeconfig(self, user: dict[str, Any] | None = None, *, server: str = "", name: str = "kubeconfig") -> Path:
-        path = self.folder / name
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server or self.url}}],
-            "users": [{"name": "u", "user": user or {}}],
-        }
-        path.write_text(yaml.safe_dump(config))
-        return path
-
-
-async def serve(script: Scripted) -> web.AppRunner:
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", script.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    script.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    return runner
-
-
-@pytest_asyncio.fixture
-async def scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
-    script = Scripted(tmp_path)
-    runner = await serve(script)
-    yield script
-    await runner.cleanup()
-
-
-@pytest_asyncio.fixture
-async def other_scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
-    script = Scripted(tmp_path)
-    runner = await serve(script)
-    yield script
-    await runner.cleanup()
 
 
 async def test_a_request_and_its_answer(scripted: Scripted, connect: Connect) -> None:
@@ -167,33 +101,6 @@ async def test_a03_refused_credentials_are_an_answer_after_one_renewal(scripted:
     assert failed.value.error.cls is ErrorClass.UNAUTHORIZED
 
 
-def plugin(folder: Path, token: str) -> dict[str, Any]:
-    script = folder / "plugin"
-    credential = f'{{"kind":"ExecCredential","apiVersion":"v1","status":{{"token":"{token}"}}}}'
-    script.write_text(
-        f"#!/bin/sh\necho run >> {folder}/runs\necho '{credential}'\n" if token else "#!/bin/sh\nexit 3\n"
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return {"exec": {"apiVersion": "v1", "command": str(script)}}
-
-
-async def test_exec_plugin_runs_again_only_when_its_token_is_refused(scripted: Scripted, connect: Connect) -> None:
-    valid = "one"
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response({}) if request.headers.get("Authorization") == f"Bearer {valid}" else status(401)
-
-    scripted.handler = answer
-    connection = await connect(scripted.kubeconfig(plugin(scripted.folder, "one")))
-    for _ in range(3):
-        assert (await connection.request("GET", "/x")).ok
-    assert (scripted.folder / "runs").read_text().count("run") == 1
-    valid = "two"
-    plugin(scripted.folder, "two")
-    assert (await connection.request("GET", "/x")).ok
-    assert (scripted.folder / "runs").read_text().count("run") == 2
-
-
 async def test_a_redirect_is_not_followed(scripted: Scripted, connect: Connect) -> None:
     """It may lead anywhere, and our token would go along."""
 
@@ -229,13 +136,6 @@ async def test_a_kubeconfig_that_is_no_yaml_is_told_in_words(tmp_path: Path, dat
     path.write_bytes(data)
     with pytest.raises(RequestFailed, match="kubeconfig cannot be used: it is not valid YAML"):
         await Connection.open(path, name=ClusterName("x"))
-
-
-async def test_a_missing_kubeconfig_or_failing_plugin_is_unauthorized(scripted: Scripted) -> None:
-    for path in (scripted.folder / "nothing", scripted.kubeconfig(plugin(scripted.folder, ""))):
-        with pytest.raises(RequestFailed) as failed:
-            await Connection.open(path, name=ClusterName("x"))
-        assert failed.value.error.cls is ErrorClass.UNAUTHORIZED
 
 
 async def test_a04_retry_after_pauses_the_whole_cluster(scripted: Scripted, connect: Connect) -> None:
