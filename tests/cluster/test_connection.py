@@ -1,19 +1,24 @@
 """The connection against a scripted server over real sockets, where a real API server cannot be made to misbehave."""
 
 import asyncio
+import socket
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+import yaml
 from aiohttp import web
 from cluster_kit.scripted import Handler, Scripted, status
 from controlplane_kit.client import ApiServer, write_kubeconfig
 
+from gitops.cluster.breaker import FAILURES
 from gitops.cluster.connection import Connection, ConnectionSettings, Response
 from gitops.cluster.errors import ErrorClass, RequestFailed
 from gitops.model.identity import ClusterName
@@ -342,6 +347,126 @@ async def test_unreachable_is_one_class(scripted: Scripted, connect: Connect) ->
     assert failed.value.error.reason == "Closed"
 
 
+async def test_a05_a_cluster_that_does_not_answer_is_not_asked_by_everybody(
+    scripted: Scripted, connect: Connect
+) -> None:
+    """Only the Lease goes on asking; its answer opens the way for all."""
+    gone = True
+
+    async def answer(request: web.Request) -> web.Response:
+        if gone and request.transport is not None:
+            request.transport.abort()
+        return web.json_response({})
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig())
+    sentences = set()
+    for _ in range(50):
+        with pytest.raises(RequestFailed) as failed:
+            await connection.request("GET", "/x")
+        sentences.add(failed.value.error.message.partition("since")[0])
+        assert failed.value.error.cls is ErrorClass.UNREACHABLE
+    with pytest.raises(RequestFailed, match="no answer since"):
+        async with connection.stream("/watch"):
+            pass
+    asked = connection.stats.requests.total()
+    assert asked <= FAILURES + 2, "a probe is due now and then"
+    assert "no answer " in sentences
+    assert connection.stats.spared == 51 - asked
+    assert connection.stats.broken
+    for _ in range(5):
+        with pytest.raises(RequestFailed):
+            await connection.request("GET", "/lease", urgent=True)
+    assert connection.stats.requests.total() == asked + 5
+    gone = False
+    assert (await connection.request("GET", "/lease", urgent=True)).ok
+    assert not connection.stats.broken
+    assert (await connection.request("GET", "/x")).ok
+
+
+async def test_an_answer_of_500_to_everything_is_an_answer(scripted: Scripted, connect: Connect) -> None:
+    """It costs nobody a timeout; how long to wait for better ones is each caller's business."""
+    scripted.handler = lambda request: asyncio.sleep(0, status(500))
+    connection = await connect(scripted.kubeconfig())
+    for _ in range(20):
+        assert (await connection.request("GET", "/x")).status == 500
+    assert len(scripted.seen) == 20
+    assert not connection.stats.broken
+
+
+async def test_a04_after_a_429_fewer_requests_are_in_flight_until_answers_came(
+    scripted: Scripted, connect: Connect
+) -> None:
+    running = highest = 0
+    throttle = True
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal running, highest
+        running += 1
+        highest = max(highest, running)
+        await asyncio.sleep(0.005)
+        running -= 1
+        return status(429, "too many requests", reason="TooManyRequests") if throttle else web.json_response({})
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig(), ConnectionSettings(longest_pause=0.02, throttle_retries=0))
+    await asyncio.gather(*(connection.request("GET", "/x") for _ in range(8)))
+    assert (highest, connection.stats.limit) == (8, 4)
+    throttle, highest = False, 0
+    await asyncio.gather(*(connection.request("GET", "/x") for _ in range(4)))
+    assert (highest, connection.stats.limit) == (4, 5)
+    await asyncio.gather(*(connection.request("GET", "/x") for _ in range(60)))
+    assert (highest, connection.stats.limit) == (8, 8)
+
+
+async def test_names_that_are_not_resolved_hold_up_no_other_thread_and_are_asked_for_again(
+    scripted: Scripted, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that does not answer keeps the thread that asked it for half a minute."""
+    name = f"http://api.example:{scripted.url.rpartition(':')[2]}"
+    answers, real = threading.Event(), socket.getaddrinfo
+    outcome: list[str] = []
+
+    def resolve(host: str, *arguments: Any, **named: Any) -> Any:
+        if host != "api.example":
+            return real(host, *arguments, **named)
+        if not outcome:
+            answers.wait(10)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return real(outcome[0], *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+    connection = await connect(scripted.kubeconfig(server=name))
+    asking = asyncio.create_task(connection.request("GET", "/x"))
+    while not connection.stats.in_flight:  # noqa: ASYNC110 - a counter, not an event
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert await asyncio.to_thread(lambda: "free") == "free"
+    assert not asking.done()
+    answers.set()
+    with pytest.raises(RequestFailed, match="name resolution") as failed:
+        await asking
+    assert (failed.value.error.cls, failed.value.error.reason) == (ErrorClass.UNREACHABLE, "Broken")
+    outcome.append("127.0.0.1")
+    assert (await connection.request("GET", "/x")).ok
+
+
+async def test_a_proxy_of_the_kubeconfig_is_used(scripted: Scripted, connect: Connect) -> None:
+    path = scripted.kubeconfig(server="http://far.example:6443")
+    document = yaml.safe_load(path.read_text())
+    document["clusters"][0]["cluster"]["proxy-url"] = scripted.url
+    path.write_text(yaml.safe_dump(document))
+    connection = await connect(path)
+    assert (await connection.request("GET", "/x")).ok
+    async with connection.stream("/watch"):
+        pass
+    assert [str(request.url) for request in scripted.seen] == [
+        "http://far.example:6443/x",
+        "http://far.example:6443/watch",
+    ]
+
+
 async def test_a_server_with_another_certificate_is_not_trusted(
     shared_api: ApiServer, tmp_path: Path, connect: Connect
 ) -> None:
@@ -413,8 +538,8 @@ async def test_proxy_variables_of_the_environment_are_not_used(
     assert (await connection.request("GET", "/x")).ok
 
 
-def test_kubernetes_is_imported_only_when_a_cluster_is_opened() -> None:
-    """It costs 0.4 s and 46 MB that offline commands should not pay."""
+def test_kubernetes_is_not_imported() -> None:
+    """It costs 0.4 s and 46 MB; only credentials of an auth-provider need it."""
     modules = "connection, applying, parents, claims, leases"
     code = f"import sys; from gitops.cluster import {modules}; sys.exit('kubernetes' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
