@@ -194,8 +194,10 @@ class Session:
         """Keep the Lease and work while it is held. The renewals are the heartbeat of the cluster. Returns when `until`
         says so (other credentials), looked at after each, or when it has to be begun anew. Raises RequestFailed or
         Refused."""
-        while not until():
+        while True:
             pause = await self._keeper.step()
+            if until():
+                return End.WANTED
             state = self._keeper.state
             if self._keeper.rewound:
                 self._stop_writing(f"the history of {self._state.name} went back, so a backup was restored")
@@ -213,7 +215,6 @@ class Session:
                     await self._over.wait()
             if self._over.is_set():
                 return End.CLAIM_MOVED
-        return End.WANTED
 
     def _stop_writing(self, why: str) -> None:
         _log.warning("%s: no more writes", why)
