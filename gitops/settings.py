@@ -279,7 +279,7 @@ class Settings(BaseSettings):
     credentials_dir: FilePath = Path("~/.config/gitops/clusters")
     """Folder of kubeconfig files, one per credential: `dgx-a` or `dgx-a.yaml` for `credentials: dgx-a` in a Cluster
     document. A changed file, and every file that it names (token, certificate, key, authority), is read again within
-    seconds; docs/credentials.md tells what is supported."""
+    seconds; docs/clusters.md tells what is supported."""
 
     in_cluster: bool = False
     """Let Cluster documents say `credentials: in-cluster`: the cluster that the daemon runs in, with the rights of its

@@ -40,8 +40,8 @@ class PluginCredentials:
 async def run_plugin(
     plugin: Mapping[str, Any], *, folder: Path, cluster: Mapping[str, Any], timeout: float | None = None
 ) -> PluginCredentials:
-    """Run `user.exec` of a kubeconfig in `folder`. `cluster` is what a plugin with `provideClusterInfo` is told; `timeout` in seconds. Raises
-    Unusable."""
+    """Run `user.exec` of a kubeconfig in `folder`; `timeout` in seconds. `cluster` is what a plugin with
+    `provideClusterInfo` is told. Raises Unusable."""
     command, version = plugin.get("command"), plugin.get("apiVersion")
     if not isinstance(command, str) or not command or not isinstance(version, str):
         raise Unusable("the exec plugin has no command or no apiVersion")

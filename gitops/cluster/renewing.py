@@ -45,7 +45,7 @@ class AccessKeeper:
         self._replaced = replaced
         self._next_look = self._now() + every
         self._failures = 0
-        self._forced: tuple[int, float] | None = None  # the last generation that was made for a 401, and when
+        self._fruitless_until: dict[int, float] = {}  # by the generation that was made for a 401
         self._renewal: asyncio.Task[ApiError | None] | None = None
         self._rng = random.Random()
 
@@ -64,11 +64,10 @@ class AccessKeeper:
         RequestFailed when they cannot be read."""
         if generation != self.generation:
             return True
-        if self._forced is not None and self._forced[0] == generation and not self._outdated():
-            if self._now() - self._forced[1] < FRUITLESS:
-                return False
+        if self._now() < self._fruitless_until.get(generation, 0.0) and not self._outdated():
+            return False
         await self.renew()
-        self._forced = (self.generation, self._now())
+        self._fruitless_until = {self.generation: self._now() + FRUITLESS}
         return True
 
     async def renew(self) -> None:
