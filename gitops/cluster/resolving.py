@@ -2,31 +2,30 @@
 
 getaddrinfo blocks its thread for as long as a name server does not answer, half a minute and more, and giving up
 waiting does not free it. On the loop's few common threads, names of one cluster would stop whatever else needs a
-thread.
+thread; and the end of the process would wait for them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
+from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 
 class OwnResolver(AbstractResolver):
-    """One thread, begun with the first name; aiohttp asks for one name once at a time and keeps the answer for 10 s."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="resolver")
+    """A thread for each question; aiohttp asks for one name once at a time and keeps the answer for 10 s."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """Raises OSError."""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(
-            self._thread, lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+        found = await _on_a_thread(
+            lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
         )
         return [
             ResolveResult(
@@ -41,4 +40,26 @@ class OwnResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Nothing: threads that still wait end with their name server, or with the process."""
+
+
+async def _on_a_thread(work: Callable[[], Any]) -> Any:
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+
+    def tell(how: Callable[[Any], None], value: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(lambda: None if outcome.done() else how(value))
+
+    def run() -> None:
+        try:
+            result = work()
+        except OSError as error:
+            tell(outcome.set_exception, error)
+        except UnicodeError:
+            tell(outcome.set_exception, OSError("the name of the host is none"))
+        else:
+            tell(outcome.set_result, result)
+
+    threading.Thread(target=run, name="resolver", daemon=True).start()
+    return await outcome

@@ -202,7 +202,7 @@ class Session:
             if self._keeper.rewound:
                 self._stop_writing(f"the history of {self._state.name} went back, so a backup was restored")
                 return End.REWOUND
-            if state.error is not None and state.error.cls is ErrorClass.WAITING:
+            if self._read_along and state.error is not None and state.error.waits_for.startswith("namespace"):
                 self._stop_writing(f"{state.error.waits_for} on {self._state.name} is gone, and with it the claim")
                 return End.CLAIM_MOVED
             self._told.heartbeat(state.error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -90,6 +91,34 @@ async def test_a_rotated_client_certificate_is_used_without_a_failed_request(
     assert (await under_way).ok
     assert (connection.stats.renewals, connection.moved) == (1, False)
     assert set(connection.stats.answers) <= {200, 201}
+
+
+async def test_a_certificate_of_a_plugin_is_replaced_by_the_next_when_it_ends(
+    shared_api: ApiServer, tmp_path: Path, connect: Connect
+) -> None:
+    """The plugin tells when: here at once."""
+
+    def plugin(user: str, expires: str) -> None:
+        certificate, key = (file.read_text() for file in files_of(shared_api, user))
+        status = {"clientCertificateData": certificate, "clientKeyData": key, "expirationTimestamp": expires}
+        credential = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status": status}
+        (tmp_path / "credential").write_text(json.dumps(credential))
+
+    in_files(tmp_path, shared_api, "unused")
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    version, credential = "client.authentication.k8s.io/v1", str(tmp_path / "credential")
+    config["users"][0]["user"] = {"exec": {"apiVersion": version, "command": "cat", "args": [credential]}}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    plugin("ends", "2020-01-01T00:00:00Z")
+    connection = await connect(tmp_path / "kubeconfig", AT_ONCE)
+    plugin("follows", "2100-01-01T00:00:00Z")
+    names = [await who_am_i(connection)]
+    async with asyncio.timeout(10):
+        while not connection.stats.renewals:  # noqa: ASYNC110 - a counter, not an event
+            await asyncio.sleep(0.01)
+    names += [await who_am_i(connection) for _ in range(3)]
+    assert names == ["ends", "follows", "follows", "follows"]
+    assert connection.stats.renewals == 1
 
 
 @contextlib.contextmanager
