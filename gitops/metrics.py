@@ -41,6 +41,16 @@ class CallStats(Protocol):
     def answers(self) -> Mapping[int, int]: ...
     @property
     def failures(self) -> Mapping[str, int]: ...
+    @property
+    def throttled(self) -> int: ...
+    @property
+    def spared(self) -> int: ...
+    @property
+    def renewals(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def broken(self) -> bool: ...
 
 
 class ApiCalls(Collector):
@@ -52,16 +62,27 @@ class ApiCalls(Collector):
         ("gitops_api_answers", "code", "Answers of API servers, by HTTP status."),
         ("gitops_api_failures", "reason", "Requests that got no answer, by reason."),
     )
+    _TOTALS = (
+        ("gitops_api_throttled", "throttled", "Answers of 429 that stopped all requests to the cluster for a while."),
+        ("gitops_api_spared", "spared", "Requests not sent, because the cluster does not answer."),
+        ("gitops_api_renewals", "renewals", "Times that the cluster's credentials were read anew."),
+    )
+    _GAUGES = (
+        ("gitops_api_in_flight_limit", "limit", "Requests that may be in flight; answers of 429 lower it for a while."),
+        ("gitops_api_circuit_open", "broken", "1 while requests are not sent because the cluster does not answer."),
+    )
 
     def __init__(self) -> None:
         self._current: dict[str, CallStats] = {}
         self._before: dict[str, tuple[_Counts, _Counts, _Counts]] = {}
+        self._totals_before: dict[str, _Counts] = {}
 
     def track(self, cluster: str, stats: CallStats) -> None:
         """A connection was opened to a cluster; the one before it counts no more."""
         old = self._current.get(cluster)
         if old is not None and old is not stats:
             self._before[cluster] = self._counts(cluster)
+            self._totals_before[cluster] = self._totals(cluster)
         self._current[cluster] = stats
 
     def collect(self) -> Iterable[Metric]:
@@ -71,9 +92,31 @@ class ApiCalls(Collector):
                 for key, count in sorted(self._counts(cluster)[index].items()):
                     family.add_metric((cluster, key), count)
             yield family
+        for name, attribute, text in self._TOTALS:
+            total = CounterMetricFamily(name, text, labels=("cluster",))
+            for cluster in sorted(self._current):
+                total.add_metric((cluster,), self._totals(cluster)[attribute])
+            yield total
+        for name, attribute, text in self._GAUGES:
+            gauge = GaugeMetricFamily(name, text, labels=("cluster",))
+            for cluster, stats in sorted(self._current.items()):
+                gauge.add_metric((cluster,), getattr(stats, attribute))
+            yield gauge
+
+    def forget(self, cluster: str) -> None:
+        """The Cluster document is gone."""
+        self._current.pop(cluster, None)
+        self._before.pop(cluster, None)
+        self._totals_before.pop(cluster, None)
 
     def described(self) -> Iterable[tuple[str, str, tuple[str, ...], str]]:
-        return [(f"{name}_total", "counter", ("cluster", label), text) for name, label, text in self._FAMILIES]
+        yield from ((f"{name}_total", "counter", ("cluster", label), text) for name, label, text in self._FAMILIES)
+        yield from ((f"{name}_total", "counter", ("cluster",), text) for name, _, text in self._TOTALS)
+        yield from ((name, "gauge", ("cluster",), text) for name, _, text in self._GAUGES)
+
+    def _totals(self, cluster: str) -> _Counts:
+        before, now = self._totals_before.get(cluster, {}), self._current[cluster]
+        return {attribute: before.get(attribute, 0) + getattr(now, attribute) for _, attribute, _ in self._TOTALS}
 
     def _counts(self, cluster: str) -> tuple[_Counts, _Counts, _Counts]:
         before, now = self._before.get(cluster, ({}, {}, {})), self._current[cluster]
@@ -245,6 +288,7 @@ class PrometheusMetrics:
         if cluster in self._audited_clusters:
             self._audited.remove(cluster)
             self._audited_clusters.remove(cluster)
+        self.api.forget(cluster)
 
     def units(self, cluster: str, by_state: dict[str, int]) -> None:
         """All units of a cluster now, counted by state; states that are not named vanish."""

@@ -289,7 +289,12 @@ class Settings(BaseSettings):
 
     credentials_dir: FilePath = Path("~/.config/gitops/clusters")
     """Folder of kubeconfig files, one per credential: `dgx-a` or `dgx-a.yaml` for `credentials: dgx-a` in a Cluster
-    document. Watched: a changed file is used for the next connection."""
+    document. A changed file, and every file that it names (token, certificate, key, authority), is read again within
+    seconds; docs/clusters.md tells what is supported."""
+
+    in_cluster: bool = False
+    """Let Cluster documents say `credentials: in-cluster`: the cluster that the daemon runs in, with the rights of its
+    pod's service account. Whoever may change the repository may then use these rights."""
 
     schemas: FilePaths = []
     """Files and folders with CustomResourceDefinitions, or copies that `gitops schemas pull` made, for kinds of which
@@ -328,7 +333,8 @@ class Settings(BaseSettings):
     stages."""
 
     requests_in_flight: Annotated[int, Field(ge=1, le=64)] = 8
-    """Requests in flight to one cluster, watches not counted. An API server is busy with four; more mostly queue."""
+    """Requests in flight to one cluster, watches not counted. An API server is busy with four; more mostly queue.
+    Answers of 429 lower it for a while."""
 
     operator_types: FilePaths = []
     """Files and folders with OperatorType documents, beside the types that ship with the program (docs/onboarding.md).

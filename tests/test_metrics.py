@@ -119,3 +119,19 @@ def test_calls_are_read_from_the_connections_and_survive_a_new_one() -> None:
     assert lines(metrics, "gitops_api_failures_total{") == [
         'gitops_api_failures_total{cluster="dgx-a",reason="Timeout"} 1.0'
     ]
+
+
+def test_how_a_cluster_answers_is_read_from_its_connection_and_ends_with_the_cluster() -> None:
+    metrics, first, second = PrometheusMetrics(), ConnectionStats(limit=8), ConnectionStats(limit=8)
+    metrics.cluster_reachable(A, False)
+    metrics.api.track(A, first)
+    first.throttled, first.spared, first.renewals = 1, 20, 1
+    metrics.api.track(A, second)
+    second.throttled, second.limit, second.broken = 2, 4, True
+    assert lines(metrics, "gitops_api_throttled_total{") == ['gitops_api_throttled_total{cluster="dgx-a"} 3.0']
+    assert lines(metrics, "gitops_api_spared_total{") == ['gitops_api_spared_total{cluster="dgx-a"} 20.0']
+    assert lines(metrics, "gitops_api_renewals_total{") == ['gitops_api_renewals_total{cluster="dgx-a"} 1.0']
+    assert lines(metrics, "gitops_api_in_flight_limit{") == ['gitops_api_in_flight_limit{cluster="dgx-a"} 4.0']
+    assert lines(metrics, "gitops_api_circuit_open{") == ['gitops_api_circuit_open{cluster="dgx-a"} 1.0']
+    metrics.cluster_removed(A)
+    assert lines(metrics, "gitops_api_") == []

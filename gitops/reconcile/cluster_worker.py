@@ -34,6 +34,10 @@ _log = logging.getLogger(__name__)
 UNREACHABLE_AFTER = 8.0
 """Seconds without an answer before a cluster is called unreachable: a renewal and its repetition."""
 
+SILENT = frozenset({ErrorClass.UNREACHABLE, ErrorClass.RETRY, ErrorClass.UNAUTHORIZED})
+"""Errors of a heartbeat after which nothing is seen of the cluster, when they last: it answers nobody, answers 5xx or
+429 to everything, or does not know us any more."""
+
 JUDGE_AFTER = 0.1
 """Seconds in which what moves of a unit is judged once: a rollout moves each of its objects several times."""
 
@@ -52,7 +56,7 @@ class Connector(Protocol):
         ...
 
     def changed(self, cluster: Cluster) -> bool:
-        """Are the credentials other ones than when the connection was opened?"""
+        """Are other credentials named than when the connection was opened?"""
         ...
 
 
@@ -92,6 +96,8 @@ class ClusterWorker:
         self.state = ClusterState(self.name, reconciler)
         self.contact = Contact(False, context.wall(), "NeverReached", "not reached yet")
         self.uid: ClusterUid | None = None
+        self.replaced = ""
+        """Says that another cluster answers under this name than before, since this process began."""
         self.heard = False
         """Have its parents been read since it became this cluster?"""
         self.settled = asyncio.Event()
@@ -183,7 +189,8 @@ class ClusterWorker:
         discovery = Discovery(connection)
         session: Session | None = None
         try:
-            self._identify(await identify(connection, discovery))
+            uid = await identify(connection, discovery)
+            self._identify(uid)
             told = Told(
                 wanted=self._wanted,
                 labels=lambda: self.document.spec.namespaceTemplate.labels,
@@ -193,10 +200,10 @@ class ClusterWorker:
                 moved=lambda: self._touched(self.name, None),
                 heartbeat=self._heartbeat,
             )
-            session = Session(connection, discovery, self.state, self._context, told, claim=self._claim)
+            session = Session(connection, discovery, self.state, self._context, told, uid=uid, claim=self._claim)
             await session.prepare()
             self._session = session
-            if await session.serve(until=self._outdated) is End.REWOUND:
+            if await session.serve(until=lambda: self._outdated(connection)) is End.REWOUND:
                 self._forget()
         finally:
             if session is None:
@@ -205,8 +212,9 @@ class ClusterWorker:
                 self._session = None
                 await session.close(grace=1.0)
 
-    def _outdated(self) -> bool:
-        return self._connector.changed(self.document)
+    def _outdated(self, connection: Connection) -> bool:
+        """Another address, or other credentials: whether it is the same cluster is to be found out anew."""
+        return connection.moved or self._connector.changed(self.document)
 
     def _identify(self, uid: ClusterUid) -> None:
         """Another cluster under an old name is first contact: what was known of the old one proves nothing there. One
@@ -215,7 +223,11 @@ class ClusterWorker:
         if holder != self.name:
             raise Refused(f"it is the same cluster as {holder} (uid of kube-system): one of the two documents must go")
         if self.uid is not None and uid != self.uid:
-            _log.warning("cluster %s is another cluster now (kube-system uid changed): first contact", self.name)
+            self.replaced = (
+                f"another cluster than before (its uid is {uid}, and was {self.uid}): what was known of that one is "
+                "not used, and nothing is deleted for it"
+            )
+            _log.warning("cluster %s is %s", self.name, self.replaced)
             self._identities.pop(self.uid, None)
             self._forget()
         self.uid = uid
@@ -238,23 +250,29 @@ class ClusterWorker:
 
     def _heartbeat(self, error: ApiError | None) -> None:
         now = self._context.wall()
-        if error is None or error.cls is not ErrorClass.UNREACHABLE:
-            was_reachable = self.contact.reachable
+        if error is None or error.cls not in SILENT:
             self._heard_at = now
-            reason = "" if error is None else error.reason or str(error.cls)
-            message = "" if error is None else str(error)
-            if not was_reachable or (self.contact.reason, self.contact.message) != (reason, message):
-                if message:
-                    _log.warning("cluster %s: %s", self.name, message)
-                elif self.contact.reason != "NeverReached":
-                    _log.info("cluster %s %s again", self.name, "is usable" if self.contact.reachable else "answers")
-                self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
-            if not was_reachable and self._session is not None:
-                self._session.recovered()
-            if error is not None and error.cls in (ErrorClass.FORBIDDEN, ErrorClass.UNAUTHORIZED):
-                self._unsettled()  # waiting does not help: nobody shall wait for its parents
+            self._answered(now, error)
         elif self._heard_at is None or now - self._heard_at >= UNREACHABLE_AFTER:
             self._unreachable(error)
+        elif error.cls is ErrorClass.RETRY and self.contact.reachable:
+            self._answered(now, error)
+        if error is not None and error.cls in (ErrorClass.FORBIDDEN, ErrorClass.UNAUTHORIZED):
+            self._unsettled()  # waiting does not help: nobody shall wait for its parents
+
+    def _answered(self, now: float, error: ApiError | None) -> None:
+        """There is contact; `error` is what the cluster refuses, if anything."""
+        was_reachable = self.contact.reachable
+        reason = "" if error is None else error.reason or str(error.cls)
+        message = "" if error is None else str(error)
+        if not was_reachable or (self.contact.reason, self.contact.message) != (reason, message):
+            if message:
+                _log.warning("cluster %s: %s", self.name, message)
+            elif self.contact.reason != "NeverReached":
+                _log.info("cluster %s %s again", self.name, "is usable" if self.contact.reachable else "answers")
+            self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
+        if not was_reachable and self._session is not None:
+            self._session.recovered()
 
     def _unreachable(self, error: ApiError) -> None:
         if self.contact.reachable or self.contact.reason == "NeverReached":

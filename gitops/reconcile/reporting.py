@@ -254,7 +254,7 @@ class Reporter:
             now=contact.since,
             units=[_view(worker, key, state) for key, state in worker.state.units.items()],
             reason=contact.reason,
-            message=contact.message,
+            message=contact.message or worker.replaced,
             facts={
                 "lease_holder": worker.standby,
                 "mode": worker.document.spec.mode,

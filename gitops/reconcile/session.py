@@ -99,9 +99,11 @@ class Session:
         context: Context,
         told: Told,
         *,
+        uid: ClusterUid,
         claim: Claim,
     ) -> None:
         self._connection = connection
+        self._uid = uid
         self._state = state
         self._context = context
         self._told = told
@@ -207,12 +209,17 @@ class Session:
         """Keep the Lease and work while it is held. The renewals are the heartbeat of the cluster. Returns when `until`
         says so (other credentials), looked at after each, or when it has to be begun anew. Raises RequestFailed or
         Refused."""
-        while not until():
+        while True:
             pause = await self._keeper.step()
+            if until():
+                return End.WANTED
             state = self._keeper.state
             if self._keeper.rewound:
                 self._stop_writing(f"the history of {self._state.name} went back, so a backup was restored")
                 return End.REWOUND
+            if self._read_along and state.error is not None and state.error.waits_for.startswith("namespace"):
+                self._stop_writing(f"{state.error.waits_for} on {self._state.name} is gone, and with it the claim")
+                return End.CLAIM_MOVED
             self._told.heartbeat(state.error)
             self._tell_standby()
             if state.phase is not LeasePhase.HELD and self._ready:
@@ -226,7 +233,6 @@ class Session:
                     await self._over.wait()
             if self._over.is_set():
                 return End.CLAIM_MOVED
-        return End.WANTED
 
     def _stop_writing(self, why: str) -> None:
         _log.warning("%s: no more writes", why)
@@ -260,6 +266,9 @@ class Session:
     async def _take_over(self) -> None:
         phase = self._reading_for
         self.facts.look()
+        if self._read_along and await identify(self._connection, self._discovery) != self._uid:
+            self._over.set()  # while nobody answered, another cluster came in the place of this one
+            return
         if phase is LeasePhase.HELD:
             await self._claimed()
         stored = await self._parents.load_all()

@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from gitops.cluster.access import load_libraries
+from gitops.cluster.access import freeze_libraries
 from gitops.cluster.connection import Connection, Response
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName
@@ -156,7 +156,7 @@ async def main(url: str, kubeconfig: Path, mirror: Path) -> None:
     began = time.monotonic()
     source = GitSource(lambda: Mirror(mirror, Remote(url, "main", CredentialFiles())), author=Author())
     await source.open()
-    await asyncio.to_thread(load_libraries)  # as the daemon does
+    await asyncio.to_thread(freeze_libraries)  # as the daemon does
     context = Context(
         EngineOptions(identity=f"bench-{os.getpid()}"),
         OperatorRegistry.shipped(),
