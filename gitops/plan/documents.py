@@ -22,7 +22,7 @@ from gitops.manifests.lines import Path, dotted
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.document_kinds import KINDS
-from gitops.model.documents import API_VERSION, Document, Use, problems_in, written_fields
+from gitops.model.documents import API_VERSION, Document, Use, WrittenField, problems_in, written_fields
 from gitops.model.durations import PATTERN as DURATION_PATTERN
 from gitops.model.findings import Finding, Origin
 from gitops.model.identity import WorkloadRef
@@ -127,24 +127,26 @@ def _bounded(errors: Iterator[Finding], document: RawDocument, workload: Workloa
 
 def _unused_fields(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
     found = []
-    for path, use in written_fields(parsed):
-        if use is Use.REFUSED:
-            found.append(_refused(document, path, workload))
-        elif use is Use.RECORDED:
-            message = f"{dotted(path)} is recorded and does nothing yet"
-            found.append(_at(document, path, codes.RECORDED_ONLY, message, workload))
+    for field in written_fields(parsed):
+        if field.use is Use.REFUSED:
+            found.append(_refused(document, field, workload))
+        elif field.use is Use.RECORDED:
+            message = f"{dotted(field.path)} is recorded and does nothing yet"
+            found.append(_at(document, field.path, codes.RECORDED_ONLY, message, workload))
     return found
 
 
-def _refused(document: RawDocument, path: Path, workload: WorkloadRef | None) -> Finding:
-    where = dotted(path)
+def _refused(document: RawDocument, field: WrittenField, workload: WorkloadRef | None) -> Finding:
+    """What the model says of the field tells what to write in its place."""
+    path, where = field.path, dotted(field.path)
     if path[-1] == "secrets":
         return _at(document, path, policy_codes.INLINE_SECRETS, f"{where} holds values of secrets", workload)
     if path[-1] in ("containerImage", "helmChart"):
         return _at(
             document, path, codes.NOT_RENDERED, f"{where} is checked, and not rendered by this version", workload
         )
-    return _at(document, path, codes.NOT_SUPPORTED, f"{where} is not supported by this version", workload)
+    message = f"{where} is not supported by this version"
+    return _at(document, path, codes.NOT_SUPPORTED, message, workload, field.words or None)
 
 
 def _explain(
