@@ -13,7 +13,7 @@ version: an error, never a silent skip).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -143,10 +143,11 @@ def written_fields(document: Document) -> Iterator[WrittenField]:
             yield WrittenField((*path, written_name(model, name)), model, name)
 
 
-def problems_in(document: Document) -> Iterator[Problem]:
-    """Problems of the document and of all its parts; paths start at the document."""
+def problems_in(document: Document, *, without: Collection[Place] = ()) -> Iterator[Problem]:
+    """Problems of the document and of all its parts but for those at the places `without`; paths start at the
+    document."""
     for path, part in parts_of(document):
-        for problem in part.problems():
+        for problem in part.problems() if path not in without else ():
             yield Problem(problem.rule, (*path, *problem.path), problem.message)
 
 

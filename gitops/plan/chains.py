@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
-from gitops.model.findings import Finding, Severity
+from gitops.model.findings import Finding, has_errors
 from gitops.model.patches import Patch
 from gitops.model.serving import GpuTarget
 from gitops.plan.bases import Base
@@ -121,7 +121,7 @@ class Chains:
         for name in specifications:
             self.findings = []
             self.objects(name, cluster)
-            if not any(f.severity == Severity.ERROR for f in self.findings):
+            if not has_errors(self.findings):
                 break
             first = self.findings if first is None else first
         else:

@@ -12,7 +12,7 @@ from gitops.manifests.quantities import LIMIT_RANGE_LISTS, is_quantity
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.clusters import Cluster, NamespaceTemplate
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import GroupVersionKind
 from gitops.model.repositories import Repository
 from gitops.overlays.patches import RESERVED_PREFIXES
@@ -37,7 +37,7 @@ def usable_cluster(
     """A cluster by the name of its file; None when a finding is an error."""
     objects, problems = _template_objects(document, cluster.spec.namespaceTemplate, registry)
     findings = (*_check(document, cluster, name, repository), *problems)
-    if any(f.severity == Severity.ERROR for f in findings):
+    if has_errors(findings):
         return None, findings
     lines = sorted([document.lines.line_of(path), *map(str, path)] for path in _paths(document.body, TEMPLATE))
     entry = ClusterEntry(cluster, document.file, document.lines, objects, digest(canonical_json(lines)))

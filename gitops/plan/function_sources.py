@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.functions import Function, FunctionDeployment
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
@@ -25,7 +25,7 @@ DEPLOYMENT_FILE = "deployment.yaml"
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
     """A function's documents and files. `function` is None when one cannot be read; with `usable` False they have
-    errors."""
+    errors, and with `whole` False what is here of the documents is only a part of them."""
 
     folder: WorkloadFolder
     findings: tuple[Finding, ...]
@@ -35,6 +35,7 @@ class FunctionSource:
     manifests: tuple[TreeEntry, ...] = ()
     overlays: Overlays | None = None
     usable: bool = False
+    whole: bool = True
     secret_refs: tuple[SecretRef, ...] = ()
 
 
@@ -54,15 +55,18 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if main is None:
         message = f"{folder.root} has no {FUNCTION_FILE}"
         return FunctionSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
-    raw, function, found = context.loader.load_one(context.tree, main, Function, workload=ref)
-    findings = list(found)
+    raw, function, found = context.loader.load_one(context.tree, main, Function, workload=ref, partly=True)
+    documents = list(found)
     second = folder.entries.get(f"{folder.root}/{DEPLOYMENT_FILE}")
     misnamed = list(_misnamed(folder))
-    findings += misnamed
     document, deployment = None, None
     if second is not None:
-        document, deployment, found = context.loader.load_one(context.tree, second, FunctionDeployment, workload=ref)
-        findings += found
+        document, deployment, found = context.loader.load_one(
+            context.tree, second, FunctionDeployment, workload=ref, partly=True
+        )
+        documents += found
+    whole = not has_errors(documents)
+    findings = [*documents, *misnamed]
     if raw is None or function is None or (second is not None and (document is None or deployment is None)):
         return FunctionSource(folder, tuple(findings))
     findings += check_name(function, folder, file=main.path, line=raw.lines.line_of(("metadata", "name")))
@@ -87,9 +91,9 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         document=raw,
         patches=overlays.every() if overlays is not None else (),
         own=[f"{folder.root}/{FUNCTION_FILE}", f"{folder.root}/{DEPLOYMENT_FILE}", *(f.origin.file for f in misnamed)],
+        complete=whole,
     )
     findings += files.findings
-    usable = not any(f.severity == Severity.ERROR for f in findings)
     return FunctionSource(
         folder,
         tuple(findings),
@@ -98,6 +102,7 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         document,
         files.manifests,
         overlays,
-        usable,
+        not has_errors(findings),
+        whole,
         named_secrets(function.spec, raw),
     )

@@ -7,7 +7,7 @@ documents and the names of the files, `plan_function` (instances.py) decides whe
 
 from __future__ import annotations
 
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.functions import Function
 from gitops.plan.bases import Base, read_base
 from gitops.plan.chains import Chains
@@ -36,14 +36,14 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
     units: list[Unit] = []
     if source.usable:
         findings += gate(context, types, base.objects, source.folder.ref, rules)
-    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+    if base.objects and base.complete and not has_errors(base.findings):
         for instance in plan.instances:
             made, problems = _unit(context, source, function, instance, chains, base)
             units += made
             findings += problems
         chains.check_the_rest()
     findings += [*chains.findings, *chains.pods.findings()]
-    if any(f.severity == Severity.ERROR for f in findings):
+    if has_errors(findings):
         return WorkloadResult((), tuple(findings), suspects=tuple(units))
     demands = [instance.demand for instance in plan.instances if units]
     return WorkloadResult(tuple(units), tuple(findings), tuple(demands), plan.kept)

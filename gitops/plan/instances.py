@@ -46,7 +46,7 @@ class FunctionPlan:
 def ask_function(context: Context, source: FunctionSource, pins: Pins) -> tuple[Ask, ...]:
     """What each GPU specification asks for, in their order."""
     function, deployment = source.function, source.deployment
-    if function is None or deployment is None:
+    if function is None or deployment is None or not source.whole:
         return ()
     kinds = declared_kinds(context, source.folder, source.manifests)
     operators = function.spec.operatorTypes or ()

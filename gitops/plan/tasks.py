@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
 from gitops.model.tasks import Task
 from gitops.model.trees import TreeEntry
@@ -60,6 +60,7 @@ class TaskSource:
     manifests: tuple[TreeEntry, ...] = ()
     overlays: Overlays | None = None
     usable: bool = False
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,10 @@ def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
     if main is None:
         message = f"{folder.root} has no {TASK_FILE}"
         return TaskSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
-    document, task, found = context.loader.load_one(context.tree, main, Task, workload=ref)
+    document, task, found = context.loader.load_one(context.tree, main, Task, workload=ref, partly=True)
     if document is None or task is None:
         return TaskSource(folder, found)
+    whole = not has_errors(found)
     spec = task.spec
     findings = [*found, *check_name(task, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))]
     findings += check_account(spec.serviceAccount, document, ref)
@@ -93,17 +95,22 @@ def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
         specifications=[(SPECIFICATION, spec.gpuSpecification, _AT)],
     )
     files = resolve_files(
-        folder, manifests=spec.manifests or (), document=document, patches=overlays.every(), own=[main.path]
+        folder,
+        manifests=spec.manifests or (),
+        document=document,
+        patches=overlays.every(),
+        own=[main.path],
+        complete=whole,
     )
     findings += files.findings
-    usable = not any(f.severity == Severity.ERROR for f in findings)
-    return TaskSource(folder, tuple(findings), task, document, files.manifests, overlays, usable)
+    usable = not has_errors(findings)
+    return TaskSource(folder, tuple(findings), task, document, files.manifests, overlays, usable, whole)
 
 
 def ask_task(context: Context, source: TaskSource, pins: Pins) -> tuple[Ask, ...]:
     """What the task asks for: one specification."""
     task = source.task
-    if task is None:
+    if task is None or not source.whole:
         return ()
     kinds = declared_kinds(context, source.folder, source.manifests)
     spec = task.spec.gpuSpecification
@@ -178,7 +185,7 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
     units: list[Unit] = []
     if source.usable:
         findings += gate(context, task.spec.operatorTypes or (), base.objects, ref, rules)
-    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
+    if base.objects and base.complete and not has_errors(base.findings):
         declared = Origin(document.file, document.lines.line_of(_AT))
         namespace = _namespace(source, task)
         for key, content in plan.units:
@@ -214,6 +221,6 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
             )
         chains.check_the_rest()
     findings += [*chains.findings, *chains.pods.findings()]
-    if any(f.severity == Severity.ERROR for f in findings):
+    if has_errors(findings):
         return WorkloadResult((), tuple(findings), suspects=tuple(units))
     return WorkloadResult(tuple(units), tuple(findings), plan.demands, plan.kept)
