@@ -140,35 +140,34 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
     misplaced = places.findings(source)
     findings += [*base.findings, *misplaced]
     units: list[Unit] = []
-    if base.objects and base.complete and not has_errors(base.findings):
-        chains = Chains(context, source.folder, base, source.overlays)
-        for key, content in plan.units:
-            objects = places.place(chains.objects("", key.cluster))
-            chains.pods.bundle(objects, key.cluster, context.facts_of(key.cluster).minor)
-            if not objects or has_errors(misplaced):
-                continue
-            desired, problems = finish(
-                objects,
-                marks=Marks.of(context.reconciler, key),
-                workload=ref,
-                registry=context.registry,
+    chains = Chains(context, source.folder, base, source.overlays)
+    for key, content in plan.units if base.sound else ():
+        objects = places.place(chains.objects("", key.cluster))
+        chains.pods.bundle(objects, key.cluster, context.facts_of(key.cluster).minor)
+        if not objects or has_errors(misplaced):
+            continue
+        desired, problems = finish(
+            objects,
+            marks=Marks.of(context.reconciler, key),
+            workload=ref,
+            registry=context.registry,
+        )
+        findings += problems
+        mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
+        units.append(
+            Unit(
+                key,
+                content,
+                context.tree.commit,
+                "",
+                desired,
+                mode,
+                adoption=bundle.spec.adoption,
+                service_account=account_of(bundle.spec.serviceAccount),
             )
-            findings += problems
-            mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
-            units.append(
-                Unit(
-                    key,
-                    content,
-                    context.tree.commit,
-                    "",
-                    desired,
-                    mode,
-                    adoption=bundle.spec.adoption,
-                    service_account=account_of(bundle.spec.serviceAccount),
-                )
-            )
-        chains.check_the_rest()
-        findings += [*chains.findings, *chains.pods.findings()]
+        )
+    chains.check_the_rest()
+    findings += [*chains.findings, *chains.pods.findings()]
     known = source.usable and base.complete
     named = frozenset(_spellings(item.ref for item in base.objects)) if known else None
     if not has_errors(findings):

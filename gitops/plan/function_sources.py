@@ -16,7 +16,7 @@ from gitops.plan.layout import WorkloadFolder
 from gitops.plan.resolving import resolve_files
 from gitops.plan.secrets import named_secrets
 from gitops.plan.units import SecretRef
-from gitops.plan.workloads import Context, check_account, check_name, check_sources
+from gitops.plan.workloads import Context, check_account, check_name, check_sources, operators_known
 
 FUNCTION_FILE = "function.yaml"
 DEPLOYMENT_FILE = "deployment.yaml"
@@ -25,7 +25,8 @@ DEPLOYMENT_FILE = "deployment.yaml"
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
     """A function's documents and files. `function` is None when one cannot be read; with `usable` False they have
-    errors, and with `whole` False what is here of the documents is only a part of them."""
+    errors, with `whole` False what is here of the documents is only a part of them. `kinds_known`: operator types and
+    validation policies are as their author means them."""
 
     folder: WorkloadFolder
     findings: tuple[Finding, ...]
@@ -36,6 +37,7 @@ class FunctionSource:
     overlays: Overlays | None = None
     usable: bool = False
     whole: bool = True
+    kinds_known: bool = False
     secret_refs: tuple[SecretRef, ...] = ()
 
 
@@ -55,18 +57,17 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if main is None:
         message = f"{folder.root} has no {FUNCTION_FILE}"
         return FunctionSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
-    raw, function, found = context.loader.load_one(context.tree, main, Function, workload=ref, partly=True)
-    documents = list(found)
+    raw, function, of_main = context.loader.load_one(context.tree, main, Function, workload=ref, partly=True)
+    of_second: tuple[Finding, ...] = ()
     second = folder.entries.get(f"{folder.root}/{DEPLOYMENT_FILE}")
     misnamed = list(_misnamed(folder))
     document, deployment = None, None
     if second is not None:
-        document, deployment, found = context.loader.load_one(
+        document, deployment, of_second = context.loader.load_one(
             context.tree, second, FunctionDeployment, workload=ref, partly=True
         )
-        documents += found
-    whole = not has_errors(documents)
-    findings = [*documents, *misnamed]
+    whole = not has_errors((*of_main, *of_second))
+    findings = [*of_main, *of_second, *misnamed]
     if raw is None or function is None or (second is not None and (document is None or deployment is None)):
         return FunctionSource(folder, tuple(findings))
     findings += check_name(function, folder, file=main.path, line=raw.lines.line_of(("metadata", "name")))
@@ -104,5 +105,6 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         overlays,
         not has_errors(findings),
         whole,
+        operators_known(context, function.spec) and not has_errors(of_second),
         named_secrets(function.spec, raw),
     )
