@@ -100,14 +100,12 @@ def typed(
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         wrong = (_explain(document, detail, workload, model) for detail in details)
-        findings = (*secrets, *_bounded(wrong, document, workload))
-        if not partly:
-            return None, findings
         fields = [_meant(body, detail, model) for detail in details]
         rest = salvage(model, body, fields)
-        return rest, findings if rest is None else (*findings, *_further(document, rest, fields, workload))
+        further = _further(document, rest, fields, workload) if rest is not None else ()
+        return rest if partly else None, (*secrets, *_bounded(wrong, document, workload), *further)
     findings = (*secrets, *_further(document, parsed, (), workload))
-    return (None if not partly and has_errors(findings) else parsed), findings
+    return None if has_errors(findings) and not partly else parsed, findings
 
 
 def _further(
