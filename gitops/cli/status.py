@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gitops.settings import Settings
-    from gitops.source.statuses import StatusStore
 
 Bodies = dict[str, dict[str, Any]]
 """Path of a status file → its content."""
@@ -72,11 +71,7 @@ def read_branch(settings: Settings, folder: str) -> dict[str, bytes]:
         return _of_branch(settings, folder)
     from gitops.source.status_folder import StatusFolder
 
-    return _contents(StatusFolder(settings.state_dir / "status"), folder)
-
-
-def _contents(store: StatusStore, folder: str) -> dict[str, bytes]:
-    return {path: data for path in store.files(folder) if (data := store.read(path)) is not None}
+    return StatusFolder(settings.state_dir / "status").contents(folder)
 
 
 def _of_branch(settings: Settings, folder: str) -> dict[str, bytes]:
@@ -99,7 +94,7 @@ def _of_branch(settings: Settings, folder: str) -> dict[str, bytes]:
         mirror.watch_status(compilation.repository.spec.statusBranch)
         mirror.fetch_status()
         branch = StatusBranch(mirror, reconciler=ReconcilerName(compilation.repository.metadata.name))
-        return _contents(branch, folder)
+        return branch.contents(folder)
     finally:
         mirror.close()
 
