@@ -244,16 +244,17 @@ class Session:
 
     async def _take_over(self) -> None:
         phase = self._reading_for
-        self.facts.look()
         if phase is LeasePhase.HELD:
             await self._claimed()
         stored = await self._parents.load_all()
         if isinstance(stored, ApiError):
+            self.facts.look()
             self._told.heartbeat(stored)
             return
         for unreadable in stored.unreadable:
             _log.error("the parent %s cannot be read and its unit is left alone: %s", unreadable.name, unreadable.why)
         self._state.parents = dict(stored.records)
+        self.facts.look()  # after the parents, which tell what is there
         self._read_along = True
         self._ready = phase is LeasePhase.HELD
         self._told.parents_known()
