@@ -314,7 +314,9 @@ class ClusterWorker:
         self._parents_known()
 
     def _wanted(self) -> Wanted:
-        return Wanted.of(self.document, self.declared, self._context.registry)
+        """What is wanted to be told of. As long as nothing is compiled, what is there already is most of it."""
+        kinds = self.declared or {m.gvk for record in self.state.parents.values() for m in record.members}
+        return Wanted.of(self.document, frozenset(kinds), self._context.registry)
 
     def _on_facts(self, reading: Reading | None) -> None:
         self.informed.set()
@@ -396,6 +398,15 @@ class ClusterWorker:
         self.audit = report
         self._touched(self.name, None)
         return True
+
+    def declare(self, kinds: frozenset[GroupVersionKind]) -> bool:
+        """Take which kinds Git declares; True when the cluster is asked for some of them now: `informed` is set again
+        when it has answered."""
+        self.declared = kinds
+        asked = self._session is not None and self._session.facts.assigned()
+        if asked:
+            self.informed.clear()
+        return asked
 
     def retry(self) -> None:
         """Something that may help happened (new credentials): look again at once."""

@@ -265,7 +265,6 @@ class Session:
 
     async def _take_over(self) -> None:
         phase = self._reading_for
-        self.facts.look()
         if self._read_along and await identify(self._connection, self._discovery) != self._uid:
             self._over.set()  # while nobody answered, another cluster came in the place of this one
             return
@@ -273,12 +272,14 @@ class Session:
             await self._claimed()
         stored = await self._parents.load_all()
         if isinstance(stored, ApiError):
+            self.facts.look()
             self._told.heartbeat(stored)
             return
         for unreadable in stored.unreadable:
             _log.error("the parent %s cannot be read and its unit is left alone: %s", unreadable.name, unreadable.why)
         self._state.parents = dict(stored.records)
         self.sightings.owning.contesting.restore()
+        self.facts.look()  # after the parents, which tell what is there
         self._read_along = True
         self._ready = phase is LeasePhase.HELD
         self._told.parents_known()
