@@ -74,7 +74,8 @@ class Checks:
         if not uid or not version:
             yield f"DELETE {sent.path} with preconditions {conditions}"
         members = {(m.ref.name, m.uid) for record in story.others.parents().values() for m in record.members}
-        if (slot, uid) not in members:
+        # One that was written ahead has no uid yet: then the marks alone prove it.
+        if not {(slot, uid), (slot, "")} & members and slot not in story.others.orphans:
             yield f"DELETE {sent.path} of uid {uid}, which no parent names"
         live = story.api.get(sent.path)
         if live is not None and (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) == (uid, version):
@@ -118,7 +119,10 @@ class Checks:
         """What must be live with its bundle; whether more may be, because something is broken and may declare it."""
         history = self._story.history
         tree = history.tree
-        wanted = {s: (e.bundle, e) for s, e in tree.objects.items() if e.bundle not in tree.broken}
+        contending = history.contending()
+        wanted = {
+            s: (e.bundle, e) for s, e in tree.objects.items() if e.bundle not in tree.broken and e.bundle not in contending
+        }
         for record in self._story.others.parents().values() if tree.broken else ():
             at = history.held_at(record.unit.name).get(record.commit, {})
             if record.unit.name in tree.broken:
@@ -187,11 +191,13 @@ class Checks:
 
     def _status(self, wanted: dict[str, tuple[str, Entry]]) -> Iterator[str]:
         files, history = self._story.repo.read_all(STATUS), self._story.history
-        tree = history.tree
+        tree, contending = history.tree, history.contending()
         for bundle in BUNDLES:
             path = f"status/units/{CLUSTER}/bundle.{bundle}.yaml"
             file = yaml.load(files[path], yaml.CSafeLoader) if path in files else None
             declared = bool(tree.of(bundle))
+            if bundle in contending:
+                continue
             if bundle in tree.broken:
                 yield from self._held_status(bundle, files, file)
             elif file is None:
@@ -276,7 +282,9 @@ def differences(declared: Any, live: Any, path: str = "") -> Iterator[str]:
         if not isinstance(live, list) or len(live) < len(declared):
             yield f"{path} is {live!r}"
             return
+        named = {item.get("name"): item for item in live if isinstance(item, dict)}
         for number, value in enumerate(declared):
-            yield from differences(value, live[number], f"{path}[{number}]")
+            found = named.get(value["name"]) if isinstance(value, dict) else live[number]
+            yield from differences(value, found, f"{path}[{number}]")
     elif declared != live:
         yield f"{path} is {live!r}, declared {declared!r}"

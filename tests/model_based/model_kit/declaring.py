@@ -160,7 +160,7 @@ def _content(kind: str, value: int) -> dict[str, Any]:
         case "ConfigMap":
             return {"data": {"value": str(value), "same": "1"}}
         case "Service":
-            ports = [{"name": "web", "port": 1000 + value, "protocol": "TCP"}]
+            ports = [{"name": f"p{value}", "port": 1000 + value, "protocol": "TCP"}]
             return {"spec": {"selector": {"app": f"v{value}"}, "ports": ports}}
         case "Widget":
             return {"spec": {"size": value, "parts": [{"name": "a", "count": value}, {"name": "b"}]}}

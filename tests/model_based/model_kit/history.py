@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from model_kit.declaring import BUNDLES, Entry, Tree
+from model_kit.declaring import Entry, Tree
 
 
 @dataclass(slots=True)
@@ -51,9 +50,16 @@ class History:
         """What a broken bundle may be held at, by commit."""
         return {sha: tree.of(bundle) for sha, tree in self.commits if bundle not in tree.broken}
 
-    def declared(self) -> Iterator[str]:
-        """The bundles of which something is declared at the head."""
-        return (b for b in BUNDLES if self.tree.of(b) or b in self.tree.broken)
+    def contending(self) -> set[str]:
+        """Bundles that declare what a broken one may be held with: who has it now keeps it, and the other one is
+        troubled and held too, which goes on from there."""
+        tree, held = self.tree, set(self.tree.broken)
+        while True:
+            theirs = {slot for bundle in held for at in self.held_at(bundle).values() for slot in at}
+            found = {e.bundle for slot, e in tree.objects.items() if slot in theirs} if held else set()
+            if found <= held:
+                return held - tree.broken.keys()
+            held |= found
 
 
 def content(tree: Tree, bundle: str) -> dict[str, Entry]:
