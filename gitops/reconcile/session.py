@@ -116,7 +116,8 @@ class Session:
         )
         self._namespaces = OwnNamespaces(self._own, manager=state.manager, labels=told.labels)
         lease = ClusterLease(self._own, reconciler=state.reconciler, manager=state.manager)
-        self._keeper = LeaseKeeper(lease, identity=context.options.identity, times=context.options.lease)
+        options = context.options
+        self._keeper = LeaseKeeper(lease, identity=options.identity, times=options.lease, clock=context.awake)
         self._over = asyncio.Event()  # what it was begun with does not hold any more
         self._ready = False  # parents are loaded under the present Lease
         self._read_along = False  # they were read at all
