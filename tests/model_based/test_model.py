@@ -62,7 +62,9 @@ FAULT = words("fault", st.sampled_from(FAULTS), st.sampled_from(METHODS), times,
 KILL = words("kill", st.sampled_from(("kept", "kept", "lost", "corrupt")))
 TURN = st.sampled_from(("stop", "swap", "swap", "settle", "revert"))
 STEP = st.one_of(*map(line_and_run, (COMMIT, COMMIT, HAND, HAND, FAULT, KILL, TURN)))
-BEGIN = st.lists(words("put", slots, bundles, values), min_size=1, max_size=5).map(lambda put: f"commit {'; '.join(put)}")
+BEGIN = st.lists(words("put", slots, bundles, values), min_size=1, max_size=5).map(
+    lambda put: f"commit {'; '.join(put)}"
+)
 STORIES = st.builds(
     lambda begin, first, steps: [begin, *first, *(line for step in steps for line in step)],
     BEGIN,

@@ -81,6 +81,7 @@ class Desk:
             serving=lambda key: None,
             blind={},
             audit=None,
+            replaced="",
         )
         return worker
 

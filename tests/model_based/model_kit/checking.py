@@ -103,7 +103,9 @@ class Checks:
         live = self._live()
         members = self._members()
         wanted, open_ended = self._wanted()
-        found = [text for slot, (bundle, e) in sorted(wanted.items()) for text in self._one(slot, bundle, e, live, members)]
+        found = [
+            text for slot, (bundle, e) in sorted(wanted.items()) for text in self._one(slot, bundle, e, live, members)
+        ]
         for slot in sorted(members.keys() - wanted.keys()):
             if not open_ended:
                 found.append(f"{slot} left Git and is still a member of {members[slot]}")
@@ -121,7 +123,9 @@ class Checks:
         tree = history.tree
         contending = history.contending()
         wanted = {
-            s: (e.bundle, e) for s, e in tree.objects.items() if e.bundle not in tree.broken and e.bundle not in contending
+            s: (e.bundle, e)
+            for s, e in tree.objects.items()
+            if e.bundle not in tree.broken and e.bundle not in contending
         }
         for record in self._story.others.parents().values() if tree.broken else ():
             at = history.held_at(record.unit.name).get(record.commit, {})

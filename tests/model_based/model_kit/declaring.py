@@ -140,7 +140,10 @@ class Names:
         yield f"bundles/{bundle}/bundle.yaml", _document("Bundle", bundle, manifests=["manifests/"], **more)
         for file in sorted({entry.file for entry in entries.values()}):
             bodies = [self.body(s, e.value) for s, e in sorted(entries.items()) if e.file == file]
-            yield f"bundles/{bundle}/manifests/{file}.yaml", yaml.dump_all(bodies, Dumper=yaml.CSafeDumper, sort_keys=False)
+            yield (
+                f"bundles/{bundle}/manifests/{file}.yaml",
+                yaml.dump_all(bodies, Dumper=yaml.CSafeDumper, sort_keys=False),
+            )
         if broken is not None:
             yield f"bundles/{bundle}/manifests/broken.yaml", BROKEN[broken].format(self.namespace)
 
