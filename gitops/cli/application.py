@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gitops.cli import apply, explain, init, plan, rbac, run, schema, schemas, status, validate
+from gitops.cli import apply, drift, explain, init, plan, rbac, run, schema, schemas, status, validate
 from gitops.cli.exits import Exit
 
 application = typer.Typer(
@@ -27,6 +27,7 @@ application.command("plan")(plan.plan)
 application.command("explain")(explain.explain)
 application.command("apply")(apply.apply)
 application.command("status")(status.status)
+application.command("drift")(drift.drift)
 application.command("init")(init.init)
 application.command("schema")(schema.schema)
 application.add_typer(schemas.group, name="schemas")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gitops.cluster.additions import NOTHING_ADDED, Additions, additions
 from gitops.cluster.adopting import refusal
 from gitops.cluster.applying import manager_name
 from gitops.cluster.comparison import FieldDifference, compare
@@ -72,6 +73,7 @@ class ObjectChange:
     differences: tuple[FieldDifference, ...] = ()
     problem: str = ""
     holds: str = ""  # what would be lost with it, of one that is declared no more
+    added: Additions = NOTHING_ADDED  # what others added to it by hand
 
 
 @dataclass(slots=True)
@@ -85,6 +87,8 @@ class LivePlan:
     unreachable: dict[ClusterName, str] = field(default_factory=dict)
     fused: dict[UnitKey, str] = field(default_factory=dict)
     """Units whose deletions need a trailer in a commit since the last one that was applied, with the sentence."""
+    parents: Mapping[UnitKey, ParentRecord] = field(default_factory=dict)
+    """What the clusters know of units."""
     warnings: list[str] = field(default_factory=list)
     """What is to be read before anything else: data that would be lost."""
 
@@ -121,7 +125,7 @@ async def compare_with_clusters(
         silent = frozenset(cluster.name for cluster in clusters if cluster.problem)
         facts = {**known.facts, **{cluster.name: cluster.facts for cluster in clusters if cluster.facts is not None}}
         compiled = await asyncio.to_thread(compiler.compile, tree, pins=pins_of(parents), unheard=silent, facts=facts)
-        plan = LivePlan(replace(compiled, findings=(*known.findings, *compiled.findings)))
+        plan = LivePlan(replace(compiled, findings=(*known.findings, *compiled.findings)), parents=parents)
         compared = [c for c in clusters if not only or c.name in only]
         for found in await asyncio.gather(*(cluster.compare(plan.compilation) for cluster in compared)):
             plan.changes |= found
@@ -279,6 +283,8 @@ class _Cluster:
             scaler=self._scalers.of(desired.ref),
             scaled=self._scalers.may_scale(desired.ref),
         )
+        kind, table = desired.ref.group_kind, self._scalers.table
+        added = additions(live, self._manager, declared=desired.body, kind=kind, table=table)
         desired = as_sent(desired, left.left_out)
         body = desired.body
         compared = compare(body, live, self._manager)
@@ -289,7 +295,7 @@ class _Cluster:
             allowed = recreates(desired, holds=holds)
             update = Update(self.name, desired.ref, before, body, desired.provenance, unit.key.workload, live, allowed)
             self.updates.append(update)
-        return ObjectChange(desired.ref, change, source, compared.differences)
+        return ObjectChange(desired.ref, change, source, compared.differences, added=added)
 
     def _refusal(self, unit: Unit, live: Mapping[str, Any]) -> str:
         """Why the daemon would not take over what others made."""

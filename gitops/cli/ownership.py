@@ -68,6 +68,9 @@ The file of a unit on the status branch lists such fields under `leftToOthers`.
   cluster are watched, where Git declares replicas at all. Without the right to list them, only those in Git are known,
   and others by what they own.
 - A rule marked *while scaled* ends with the autoscaler, though its last write is still in `managedFields`.
+- Fields that Git does not declare are nobody's to take back: they stay, and what people added is told as *unmanaged
+  additions* ([drift.md](drift.md)). What these managers add is not: {controllers}.
+  A table's `controllers` names more.
 - Where fields were left out after a look at the live object, the apply carries its resourceVersion: what somebody takes
   in between is not overwritten.
 - When Git drops a block of which another manager owns a part, that part would stay, and the API server may refuse what
@@ -76,7 +79,8 @@ The file of a unit on the status branch lists such fields under `leftToOthers`.
 
 
 def ownership_page() -> str:
-    lines = ["# Whose a field is", "", _MADE, _INTRODUCTION]
+    controllers = ", ".join(f"`{name}`" for table in Ownership.shipped().tables for name in table.spec.controllers)
+    lines = ["# Whose a field is", "", _MADE, _INTRODUCTION.replace("{controllers}", controllers)]
     lines += ["## Handovers", "", "| kind | field | whose, and while |", "|---|---|---|"]
     shipped = Ownership.shipped()
     for scaler in shipped.scalers.values():

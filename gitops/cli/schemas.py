@@ -105,7 +105,7 @@ def _refuse_unknown(wanted: frozenset[str], known: Sequence[str], where: str) ->
 
 def _published(settings: Settings, wanted: frozenset[str]) -> Pulled:
     """What the daemon published. Raises SettingsError, SourceError, OSError."""
-    from gitops.cli.status import read_branch
+    from gitops.cli.status_reading import read_branch
     from gitops.policy.published import INDEX, read_published
     from gitops.report.paths import SCHEMAS
 

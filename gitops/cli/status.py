@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gitops.settings import Settings
-    from gitops.source.statuses import StatusStore
 
 Bodies = dict[str, dict[str, Any]]
 """Path of a status file → its content."""
@@ -59,52 +58,13 @@ def status(
 
 
 def read_status(settings: Settings) -> Bodies:
-    """All status files of a folder's state or of the status branch, which is fetched. Raises SourceError, OSError."""
-    return _decoded(read_branch(settings, "status"))
+    """All status files of a folder's state or of the status branch, which is fetched. Raises as read_branch()."""
+    from gitops.cli.status_reading import read_branch
+
+    return decoded(read_branch(settings, "status"))
 
 
-def read_branch(settings: Settings, folder: str) -> dict[str, bytes]:
-    """Path → content of what is below a folder of the status branch, or of a folder's state, without a repository.
-
-    Raises SettingsError, SourceError, OSError.
-    """
-    if settings.path is None:
-        return _of_branch(settings, folder)
-    from gitops.source.status_folder import StatusFolder
-
-    return _contents(StatusFolder(settings.state_dir / "status"), folder)
-
-
-def _contents(store: StatusStore, folder: str) -> dict[str, bytes]:
-    return {path: data for path in store.files(folder) if (data := store.read(path)) is not None}
-
-
-def _of_branch(settings: Settings, folder: str) -> dict[str, bytes]:
-    from gitops import daemon
-    from gitops.model.identity import ReconcilerName, WorkloadRef
-    from gitops.plan.compiling import Compiler
-    from gitops.settings import SettingsError
-    from gitops.source.status_branch import StatusBranch
-
-    # A mirror of its own: the daemon's is locked while it runs.
-    mirror = daemon.open_mirror(settings, settings.state_dir / "status-mirror")
-    try:
-        head = mirror.fetch().head
-        if head is None:
-            raise SettingsError(f"{mirror.remote.display} has no branch {mirror.remote.branch}")
-        nothing: frozenset[WorkloadRef] = frozenset()
-        compilation = Compiler(settings.operator_registry()).compile(mirror.tree(head), only=nothing)
-        if compilation.repository is None:
-            raise SettingsError(f"{mirror.remote.display}: gitops.yaml cannot be read at {head[:12]}")
-        mirror.watch_status(compilation.repository.spec.statusBranch)
-        mirror.fetch_status()
-        branch = StatusBranch(mirror, reconciler=ReconcilerName(compilation.repository.metadata.name))
-        return _contents(branch, folder)
-    finally:
-        mirror.close()
-
-
-def _decoded(files: Mapping[str, bytes]) -> Bodies:
+def decoded(files: Mapping[str, bytes]) -> Bodies:
     import yaml
 
     from gitops.model.documents import API_VERSION

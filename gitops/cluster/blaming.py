@@ -44,6 +44,17 @@ def blame(live: Mapping[str, Any], ours: Mapping[str, Any] | None, path: OwnedPa
     return (UNKNOWN_WRITER, False) if writer.manager in _NAMELESS else (writer, inferred)
 
 
+def maker(live: Mapping[str, Any], manager: str) -> Writer:
+    """Who made an object that `manager`, which is ours, did not: the first of its writers."""
+    others = [
+        writer
+        for entry in managed_fields.entries(live)
+        for writer in [managed_fields.writer_of(entry)]
+        if not writer.subresource and writer.manager not in (manager, *_NAMELESS)
+    ]
+    return min(others, key=lambda w: w.time, default=UNKNOWN_WRITER)
+
+
 def _depth(tree: Tree, path: OwnedPath) -> int:
     """How far along `path` the tree owns: its full length when the path or something below it is owned, the depth of a
     bare leaf above it (an atomic value), else 0."""

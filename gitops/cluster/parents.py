@@ -328,6 +328,7 @@ def encode_record(record: ParentRecord, chunks: Sequence[Chunk] = ()) -> bytes:
             "baseDigest": record.base_digest,
             "serviceAccount": record.service_account,
             "satisfied": dict(record.satisfied),
+            **({"contested": dict(record.contested)} if record.contested else {}),
             **where,
         },
         order="sorted",
@@ -346,6 +347,7 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
     base_digest: str = ""
     service_account: str = ""
     satisfied: dict[str, str] = {}
+    contested: dict[str, str] = {}
 
 
 def read_parent(
@@ -396,6 +398,7 @@ def read_head(body: Mapping[str, Any], *, cluster: ClusterName) -> ParentRecord 
         base_digest=record.base_digest,
         service_account=record.service_account,
         satisfied=tuple(sorted(record.satisfied.items())),
+        contested=tuple(sorted(record.contested.items())),
         pause_until=annotations.get(PAUSE_ANNOTATION, ""),
         resource_version=metadata.get("resourceVersion", ""),
     )

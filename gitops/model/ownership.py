@@ -68,6 +68,9 @@ class Scaler(OwnedKind):
 class OwnershipTableSpec(Document):
     rules: Applied[list[OwnershipRule]] = []
     scalers: Applied[list[Scaler]] = []
+    controllers: Applied[list[NonBlank]] = []
+    """Managers that add fields of their own to other people's objects as part of their work; `*` stands for any text.
+    What anybody else adds and Git does not declare is told as an unmanaged addition."""
 
     def problems(self) -> Iterator[Problem]:
         """Two rules with one id."""

@@ -33,6 +33,7 @@ from gitops.plan.units import (
     SOURCE_ANNOTATION,
     DesiredObject,
     Handling,
+    Mode,
     Trigger,
 )
 from gitops.policy import codes as policy_codes
@@ -110,9 +111,9 @@ def _take_handling(body: dict[str, Any], wishes: Wishes, rules: KindRules) -> Ha
             triggers.append(Trigger(tuple(str(part) for part in path), canonical_json(value)))
     for trigger in triggers:
         without(body, trigger.path)
-    if not (triggers or rules.once_only or wishes.recreate):
+    if not (triggers or rules.once_only or wishes.recreate or wishes.mode != Mode.ENFORCE):
         return PLAIN
-    return Handling(tuple(triggers), bool(rules.once_only), wishes.recreate)
+    return Handling(tuple(triggers), bool(rules.once_only), wishes.recreate, Mode(wishes.mode))
 
 
 def namespace_object(

@@ -14,7 +14,7 @@ from typing import Any
 
 from gitops.model.catalogue import finding
 from gitops.model.clusters import Cluster
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, Severity, has_errors
 from gitops.model.identity import ClusterName, GroupVersionKind, ObjectRef, UnitKey, WorkloadKind, WorkloadRef
 from gitops.model.repositories import Repository
 from gitops.model.trees import FileTree
@@ -341,7 +341,7 @@ class _Run:
 
     def add(self, ref: WorkloadRef, result: WorkloadResult) -> None:
         self.findings += result.findings
-        if not self.policies_usable or any(f.severity == Severity.ERROR for f in result.findings):
+        if not self.policies_usable or has_errors(result.findings):
             self.held.add(ref)
             self.suspects += (*result.units, *result.suspects)
         else:

@@ -51,6 +51,9 @@ class ParentRecord:
     satisfied: tuple[tuple[str, str], ...] = ()
     """What was done once and is not done again, sorted: its name (an object, or a field of one) and the digest or word
     for which it was done."""
+    contested: tuple[tuple[str, str], ...] = ()
+    """Paths of objects that another writer keeps undoing, sorted, and for how long they are left alone
+    (gitops/reconcile/fights.py): a daemon that begins anew must not begin to fight anew."""
     pause_until: str = ""  # RFC 3339; the break-glass annotation `gitops/pause-until`
     resource_version: str = ""  # of the ConfigMap it was read from; "" = not stored yet
 

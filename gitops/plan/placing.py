@@ -128,12 +128,17 @@ def placement_problems(context: Context, decision: Decision) -> Iterator[Problem
     if missing and waits:
         yield codes.PLACEMENT_WAITS, f"{_count(missing, ask)} of {name} wait for {', '.join(waits)}", ()
     elif not ask.fitting:
-        if ask.count and not ask.hidden:
-            yield codes.NO_CLUSTER, f"no cluster for {name}: {why_none(ask.candidates)}", ()
+        yield from nowhere(ask)
     elif missing and (any(c.closed for c in closed) or (placed.every and not ask.per_cluster)):
         yield codes.CLUSTER_CLOSED, f"{_count(missing, ask)} of {name} wait: {why_none(closed)}", ()
     elif missing and not placed.every:
         yield codes.NO_CLUSTER, f"no cluster for {name}: {why_none(ask.candidates)}", ()
+
+
+def nowhere(ask: Ask) -> Iterator[Problem]:
+    """That no cluster is what is asked for, whatever lives where."""
+    if ask.count and not ask.fitting and not ask.hidden:
+        yield codes.NO_CLUSTER, f"no cluster for {ask.spec_id or ask.workload}: {why_none(ask.candidates)}", ()
 
 
 def _without_a_place(ask: Ask, placed: Placed) -> tuple[Candidates, int]:

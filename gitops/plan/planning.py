@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gitops.model.identity import ObjectRef
 from gitops.plan.parents import Member, ParentRecord, union
-from gitops.plan.units import DesiredObject, Mode, Stage, Unit
+from gitops.plan.units import DesiredObject, Mode, Stage, Unit, stricter
 
 
 class Reason(enum.StrEnum):
@@ -90,7 +90,8 @@ def plan_unit(
             continue
         step = _step(desired, observed.get(desired.ref), known=known)
         if step is not None:
-            (applies if _allowed(unit.mode, step.reason) else suppressed).append(step)
+            mode = stricter(unit.mode, desired.handling.mode)
+            (applies if _allowed(mode, step.reason) else suppressed).append(step)
     intended = [Member(o.ref, o.gvk.version) for o in unit.objects]
     # An object that is made again, or taken over from who made it again, has another uid than the parent says. That
     # would disown it, should the run end before the parent is settled and Git drop the object meanwhile.

@@ -25,6 +25,7 @@ class Why(enum.StrEnum):
     HANDED_OVER = "handed over"  # a handover of the operator type holds
     IGNORED = "ignored"  # the object's annotation says so
     ASKED = "asked"  # in conflict, and somebody has to decide
+    CONTESTED = "contested"  # another writer keeps undoing our repair
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,19 @@ class Stage(enum.IntEnum):
 
 
 class Mode(enum.StrEnum):
-    """What the daemon may do; the stricter of cluster and unit wins."""
+    """What the daemon may do; the strictest of cluster, unit and object wins."""
 
     ENFORCE = "enforce"
     REPORT = "report"  # Git changes apply, drift is only reported
     PAUSED = "paused"  # no writes
+
+
+def stricter(*modes: str) -> Mode:
+    """The strictest of these modes."""
+    return max(map(Mode, modes), key=_STRICTNESS.index)
+
+
+_STRICTNESS = (Mode.ENFORCE, Mode.REPORT, Mode.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ class Handling:
     triggers: tuple[Trigger, ...] = ()
     once: bool = False  # it does its work once: never made again when it is gone
     recreate: bool = False  # its author allows that it is deleted and made again for an immutable field
+    mode: Mode = Mode.ENFORCE  # by a word on the object itself
     content: bytes = b""  # digest of the object as Git has it; what is sent of it may be less for a while
 
 

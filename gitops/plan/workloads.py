@@ -24,7 +24,7 @@ from gitops.plan.layout import MANIFEST_ENDINGS, WorkloadFolder
 from gitops.plan.loading import Loader
 from gitops.plan.naming import refused_for_function
 from gitops.plan.parents import SYSTEM_NAMESPACE
-from gitops.plan.units import Mode, Unit
+from gitops.plan.units import Unit
 from gitops.policy import codes as policy_codes
 from gitops.policy.facts import NO_FACTS, NOTHING_KNOWN, ClusterFacts, Facts
 from gitops.policy.placement import Candidates, Selection, Versions, candidates
@@ -34,8 +34,6 @@ from gitops.policy.validation import DEFAULT, WITHOUT_CHOICE, ValidationRules, r
 
 FORMAT = "1"
 """Raised when the same input gives other objects than before: changes every content key."""
-
-_STRICTNESS = {"enforce": 0, "report": 1, "paused": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +124,6 @@ class WorkloadResult:
     suspects: tuple[Unit, ...] = ()
 
 
-def stricter(*modes: str) -> Mode:
-    """The strictest of these modes: those of a cluster and of a unit."""
-    return Mode(max(modes, key=_STRICTNESS.__getitem__))
-
-
 def check_name(document: Document, folder: WorkloadFolder, *, file: str, line: int) -> tuple[Finding, ...]:
     """The folder is the name: a file that cannot be read then still tells whose it is."""
     name = document.metadata.name  # type: ignore[attr-defined]  # every workload document has metadata
@@ -159,6 +152,11 @@ def check_sources(
             message = f"unknown operator type {name} (known: {known})"
             say(codes.UNKNOWN_OPERATOR, message, "spec", "operatorTypes", position)
     return found
+
+
+def operators_known(context: Context, spec: Base) -> bool:
+    """Whether the operator types are told and known: only then can it be said which kinds they allow."""
+    return spec.operatorTypes is not None and context.registry.types.keys() >= set(spec.operatorTypes)
 
 
 def account_of(written: str | None) -> str:

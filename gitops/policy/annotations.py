@@ -24,6 +24,10 @@ CONFLICTS = "gitops/conflicts"
 
 CONFLICT_ANSWERS = ("take", "yield", "ask")
 
+MODE = "gitops/mode"
+"""What may be done about this object; the strictest of its cluster's, its workload's and its own counts."""
+
+MODES = ("enforce", "report", "paused")
 IGNORE_DRIFT = "gitops/ignore-drift"
 """Paths of fields that are others' once the object is made (gitops/policy/ignoring.py), separated by commas. Sent, so
 that whoever looks at the live object sees it."""
@@ -61,6 +65,7 @@ class Wishes:
     depends_on: tuple[Dependency, ...] = ()
     allow_credential_like: bool = False
     recreate: bool = False
+    mode: str = "enforce"
     problems: tuple[tuple[str, str], ...] = field(default=())  # (annotation, what is wrong with it)
 
 
@@ -69,6 +74,7 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
     problems: list[tuple[str, str]] = []
     depends_on: tuple[Dependency, ...] = ()
     allow = recreate = False
+    mode = "enforce"
     for key in sorted(annotations):
         try:
             if key == DEPENDS_ON:
@@ -77,15 +83,17 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
                 allow = _truth(annotations[key])
             elif key == RECREATE:
                 recreate = _truth(annotations[key])
+            elif key == MODE:
+                mode = _one_of(annotations[key], MODES)
             elif key == ALLOW_DELETE:
                 _truth(annotations[key])
+            elif key == CONFLICTS:
+                _one_of(annotations[key], CONFLICT_ANSWERS)
             elif key == IGNORE_DRIFT:
                 parse_paths(annotations[key])
-            elif key == CONFLICTS and annotations[key] not in CONFLICT_ANSWERS:
-                raise BadAnnotationError("expected take, yield or ask")
         except BadAnnotationError as error:
             problems.append((key, str(error)))
-    return Wishes(depends_on, allow, recreate, tuple(problems))
+    return Wishes(depends_on, allow, recreate, mode, tuple(problems))
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
@@ -101,6 +109,12 @@ def parse_dependencies(text: str) -> tuple[Dependency, ...]:
         names = place.split("/")[1:]
         found.add(Dependency(group[1:], kind, names[0] if len(names) == 2 else "", names[-1]))
     return tuple(sorted(found))
+
+
+def _one_of(text: str, words: Sequence[str]) -> str:
+    if text not in words:
+        raise BadAnnotationError(f"expected {', '.join(words[:-1])} or {words[-1]}")
+    return text
 
 
 def parse_paths(text: str) -> tuple[tuple[str, ...], ...]:

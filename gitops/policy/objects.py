@@ -26,6 +26,7 @@ from gitops.policy.annotations import (
     CONFLICTS,
     DEPENDS_ON,
     IGNORE_DRIFT,
+    MODE,
     RECREATE,
     Wishes,
     read_wishes,
@@ -45,7 +46,7 @@ MAX_FINDINGS = 100
 TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Maps from text to text wherever Kubernetes and the operators' kinds use the name."""
 
-_NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE, RECREATE})
+_NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE, MODE, RECREATE})
 _ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE, CONFLICTS, IGNORE_DRIFT})
 
 

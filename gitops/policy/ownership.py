@@ -39,6 +39,9 @@ class Ownership:
         """(manager, subresource, kind) → the rules about them, in order."""
         self.concerns = lru_cache(maxsize=MOST_MANAGERS)(self._concerns)
         """(manager, subresource, kind) → whether any rule gives them something, or asks."""
+        self._controllers = tuple(name for table in self.tables for name in table.spec.controllers)
+        self.by_hand = lru_cache(maxsize=MOST_MANAGERS)(self._by_hand)
+        """manager → whether what it adds to an object is something that somebody did, and no controller's work."""
 
     @classmethod
     def load(cls, folder: Traversable) -> Ownership:
@@ -105,6 +108,9 @@ class Ownership:
 
     def _concerns(self, manager: str, subresource: str, kind: GroupKind) -> bool:
         return any(rule.answer != "take" for rule in self.rules_for(manager, subresource, kind))
+
+    def _by_hand(self, manager: str) -> bool:
+        return not any(_glob(name).match(manager) for name in self._controllers)
 
 
 def default_answer(body: Mapping[str, Any]) -> Answer:

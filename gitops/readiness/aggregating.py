@@ -56,9 +56,11 @@ class UnitMemory:
     conditions: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # type → (status, since)
 
     @classmethod
-    def restored(cls, status: Status | None, since: float | None) -> UnitMemory:
+    def restored(
+        cls, status: Status | None, since: float | None, conditions: Mapping[str, tuple[str, float]] | None = None
+    ) -> UnitMemory:
         """From what a status file says (gitops/report/status_files.py read_since)."""
-        return cls(status=status, since=since)
+        return cls(status=status, since=since, conditions=conditions or {})
 
 
 class ConditionType:

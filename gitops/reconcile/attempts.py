@@ -17,7 +17,7 @@ from gitops.model.adoption import Tool
 from gitops.model.identity import ObjectRef
 from gitops.model.kinds import NAMESPACE, SECRET
 from gitops.plan.planning import Apply, UnitPlan
-from gitops.plan.units import DesiredObject, Unit
+from gitops.plan.units import DesiredObject, Mode, Unit, stricter
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
 from gitops.reconcile.pruning import PruneReport
 from gitops.reconcile.secret_errors import about_secret
@@ -32,6 +32,9 @@ STATE_OF: dict[ErrorClass, SyncState] = {
     ErrorClass.BLOCKED: SyncState.BLOCKED,
 }
 """What a class of API error makes of the unit; every other class is retried."""
+
+AS_DECLARED = "as declared"
+"""All that is to be said of a unit of which there is nothing to be said."""
 
 LEASE_LOOK = 1.0
 """Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
@@ -79,10 +82,16 @@ class Attempt:
     met: dict[ObjectRef, Met] = field(default_factory=dict)  # exist, and were not applied by us
     look_again: bool = False
     interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
-    paused: bool = False  # by the break-glass annotation
+    paused_until: str = ""  # by the break-glass annotation
+    notes: list[str] = field(default_factory=list)  # what is to be told however the unit stands
     retry_after: float | None = None
     words: dict[str, str] = field(default_factory=dict)  # what was done once (gitops/plan/once.py), as it is now
     recreations: list[Recreation] = field(default_factory=list)
+
+    def look_in(self, seconds: float | None) -> None:
+        """Look again then at the latest."""
+        if seconds is not None:
+            self.retry_after = seconds if self.retry_after is None else min(self.retry_after, seconds)
 
     def stops(self, step: Apply) -> bool:
         """Whether it stays undone because of others of its component. A repair never does."""
@@ -131,10 +140,26 @@ def conclude(
     left_over: str = "",
 ) -> UnitOutcome:
     """How the unit stands after the attempt; `left_over` is a sentence to add where all is as declared."""
+    outcome = _outcome(attempt, plan, pruned, unit_state=unit_state, rng=rng, left_over=left_over)
+    if not attempt.notes:
+        return outcome
+    said = () if outcome.sentence == AS_DECLARED else (outcome.sentence,)
+    return replace(outcome, sentence="; ".join((*said, *attempt.notes)))
+
+
+def _outcome(
+    attempt: Attempt,
+    plan: UnitPlan,
+    pruned: PruneReport,
+    *,
+    unit_state: UnitState,
+    rng: random.Random,
+    left_over: str,
+) -> UnitOutcome:
     problems = (*attempt.problems, *attempt.remarks, *attempt.asked, *pruned.problems)
     outcome = UnitOutcome(
         SyncState.SYNCED,
-        "; ".join(filter(None, (pruned.behind or unit_state.note, left_over))) or "as declared",
+        "; ".join(filter(None, (pruned.behind or unit_state.note, left_over))) or AS_DECLARED,
         problems,
         _next_look(attempt, pruned, number=unit_state.attempts + 1, rng=rng),
         applied=attempt.applied,
@@ -150,7 +175,9 @@ def conclude(
     if state is not None:
         return replace(outcome, state=state, sentence=_sentence(problems, state))
     if plan.suppressed:
-        who = "a pause on the parent" if attempt.paused else f"mode {attempt.unit.mode}"
+        modes = sorted({stricter(attempt.unit.mode, s.object.handling.mode) for s in plan.suppressed})
+        paused = f"a pause on the parent, until {attempt.paused_until},"
+        who = paused if attempt.paused_until and modes == [Mode.ENFORCE] else f"mode {' and '.join(modes)}"
         number = len(plan.suppressed)
         differ = "1 object differs" if number == 1 else f"{number} objects differ"
         sentence = f"{differ}; {who} changes nothing"

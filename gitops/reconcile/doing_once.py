@@ -48,6 +48,7 @@ class Once:
         found = once.look(
             unit.objects, record, self._state.observed(unit.objects), begun=self._state.units[unit.key].begun
         )
+        found = replace(found, due=tuple(d for d in found.due if d.object.handling.mode is not Mode.PAUSED))
         run.words = found.words
         run.problems += (ObjectProblem(ref, SyncState.BLOCKED, sentence) for ref, sentence in found.problems)
         for desired in unit.objects:

@@ -6,14 +6,16 @@ Pure apart from the record it updates: no calls, no clock.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gitops.cluster import fields
-from gitops.cluster.fields import Comparison
+from gitops.cluster.fields import Comparison, FieldDifference
 from gitops.cluster.values import ABSENT
+from gitops.manifests.lines import Path
 from gitops.plan.units import DesiredObject, Stage
+from gitops.reconcile.fights import MOST_PATHS, WHOLE
 from gitops.reconcile.state import ObjectRecord
 
 
@@ -59,7 +61,7 @@ def observe(
     record.entry, record.values, record.entry_version = print_.entry_digest, print_.values_digest, print_.entry_version
     if first:
         record.applied = record.last_desired = b""
-        record.mark, record.overridden, record.answered = None, (), b""
+        record.mark, record.overridden, record.answered, record.drifting = None, (), b"", ()
     if record.deleting and not (record.last_desired or content_applied):
         return Observation(Sighting.QUIET)  # its end began before Git wanted it: it is not what will be there
     was_applied = record.last_desired == desired.digest or (first and content_applied)
@@ -78,6 +80,7 @@ def _compared(
 ) -> Observation:
     if comparison.in_sync or (was_applied and comparison.in_sync_as_applied):
         record.applied = record.last_desired = desired.digest
+        record.drifting = ()
         if record.values != record.answered:
             record.answered, record.overridden = record.values, ()
         return Observation(Sighting.SETTLED, comparison)
@@ -89,7 +92,14 @@ def _compared(
     if overridden and not real and record.values != record.answered:
         real = comparison.differences  # a third value, neither Git's nor the one that our apply was answered with
     record.applied, record.unowned = b"", not real
+    record.drifting = _paths(real, comparison)
     return Observation(Sighting.DRIFTED if real else Sighting.LOST, replace(comparison, differences=real))
+
+
+def _paths(real: Sequence[FieldDifference], comparison: Comparison) -> tuple[Path, ...]:
+    """What a drift is about: the paths that differ, or those of which only the ownership moved."""
+    paths = [d.path for d in real] or list(comparison.lost)
+    return tuple(paths) if 0 < len(paths) <= MOST_PATHS else (WHOLE,)
 
 
 def _is_followed(desired: DesiredObject, comparison: Comparison) -> bool:

@@ -17,10 +17,11 @@ from gitops.cluster.reflecting import Event
 from gitops.manifests.lines import Path
 from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.sending import Why
-from gitops.plan.units import DesiredObject, Unit
+from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.policy.annotations import CONFLICTS, IGNORE_DRIFT
 from gitops.policy.handovers import handed_over
 from gitops.policy.ownership import default_answer
+from gitops.reconcile.contesting import Contesting
 from gitops.reconcile.context import Context
 from gitops.reconcile.scalers import Scalers
 from gitops.reconcile.state import ClusterState, ObjectRecord
@@ -43,10 +44,12 @@ class Owning:
         self._table = context.ownership
         self._registry = context.registry
         self._look = look
+        self.contesting = Contesting(state, context)
         state.leave_out_nothing()  # nothing is known yet of what lives there
 
     def gone(self, ref: ObjectRef) -> None:
         """An object does not exist any more: made anew, it is made whole."""
+        self._state.fights.gone(ref)
         self._state.leave_out(ref, ())
 
     # -- deciding ----------------------------------------------------------------------------------------------------
@@ -65,10 +68,12 @@ class Owning:
             ),
         )
         same_object = record.uid == live["metadata"].get("uid")
-        if record.claims == seen and same_object and not self._left(desired.ref, Why.ASKED):
+        contested = bool(self.contesting.contested(desired.ref))
+        moving = contested or self._left(desired.ref, Why.ASKED, Why.CONTESTED)
+        if record.claims == seen and same_object and not moving:
             return desired
         record.claims, record.foreign = seen, foreign
-        if not seen and not self._left(desired.ref):
+        if not seen and not contested and not self._left(desired.ref):
             record.decided_for, record.held = self._inputs(desired), False
             return desired
         return self._decide(desired, record, live)
@@ -77,22 +82,29 @@ class Owning:
         whole = self._state.in_git(desired.ref)
         if whole is None:
             return desired
-        had, found = self._left(whole.ref), self._claims(whole, live)
+        had, ended = self._left(whole.ref), self._left(whole.ref, Why.CONTESTED)
+        found = self._claims(whole, live)
         record.decided_for, record.held = self._inputs(whole), found.held
         if not self._state.leave_out(whole.ref, found.left_out):
             return desired
         declared = self._state.declared(whole.ref)
         sent = desired if declared is None else declared[1]
-        if record.last_desired == desired.digest and had <= self._left(whole.ref):
+        if record.last_desired == desired.digest and self._was_applied(whole, had, ended):
             record.last_desired = sent.digest  # less of the same: what it is compared with was applied before
         return sent
+
+    def _was_applied(self, whole: DesiredObject, had: set[Path], ended: set[Path]) -> bool:
+        """Whether what is wanted of an object was applied before when what was wanted so far was: nothing is wanted of
+        it again but what was contested, and that is still what Git says."""
+        again = had - self._left(whole.ref)
+        return again <= ended and all(path in self._state.fights.of(whole.ref) for path in again)
 
     def _left(self, ref: ObjectRef, *whys: Why) -> set[Path]:
         """Fields of an object that are left to others; for these reasons, where some are given."""
         return {each.path for each in self._state.left_out(ref) if not whys or each.why in whys}
 
     def _claims(self, whole: DesiredObject, live: Mapping[str, Any]) -> FieldClaims:
-        return claims_of(
+        found = claims_of(
             whole,
             live,
             self._state.manager,
@@ -101,6 +113,11 @@ class Owning:
             scaler=self._scaler(whole.ref),
             scaled=self.scalers.may_scale(whole.ref),
         )
+        contested = self.contesting.left_out(whole.ref)
+        if not contested:
+            return found
+        held = found.held or release(whole.body, live, self._state.manager, contested) is not None
+        return FieldClaims((*found.left_out, *contested), held)
 
     def _scaler(self, ref: ObjectRef) -> str:
         if self._state.assignment is not None:
@@ -109,7 +126,8 @@ class Owning:
 
     def _inputs(self, whole: DesiredObject) -> bytes:
         """What a decision depends on beside the live object."""
-        return whole.digest + self._scaler(whole.ref).encode()
+        contested = [(each.path, each.why) for each in self.contesting.left_out(whole.ref)]
+        return whole.digest + self._scaler(whole.ref).encode() + (repr(contested).encode() if contested else b"")
 
     # -- what moves decisions ----------------------------------------------------------------------------------------
 
@@ -119,6 +137,7 @@ class Owning:
         assignment = self._state.assignment
         unit = None if assignment is None else assignment.units.get(key)
         for whole in () if unit is None else unit.objects:
+            self._state.fights.review(whole)
             record = self._state.objects.get(whole.ref)
             if record is None or not record.uid or record.decided_for == self._inputs(whole):
                 continue
@@ -171,7 +190,8 @@ class Owning:
     def _to_let_go(self, unit: Unit) -> Iterator[tuple[DesiredObject, ObjectRecord]]:
         for desired in unit.objects:
             record = self._state.objects.get(desired.ref)
-            if record is not None and record.held and record.uid and not record.deleting:
+            ours = desired.handling.mode is not Mode.PAUSED
+            if record is not None and record.held and record.uid and ours and not record.deleting:
                 yield desired, record
 
     async def _let_go(

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from gitops.reconcile.context import Context
-from gitops.reconcile.reporting import DRIFT_FOLDER, Reporter
-from gitops.report.paths import SCHEMAS
+from gitops.reconcile.reporting import Reporter
+from gitops.report.paths import DRIFT, SCHEMAS
 from gitops.source.errors import SourceErrorClass
 from gitops.source.sources import Source
 from gitops.source.statuses import PushKind, StatusStore
 
 _log = logging.getLogger(__name__)
 
-FOLDERS = ("status", DRIFT_FOLDER, SCHEMAS)
+FOLDERS = ("status", DRIFT, SCHEMAS)
 """What we write on the status branch; other folders there are others'."""
 
 LONGEST_PAUSE = 300.0
@@ -118,8 +118,7 @@ class StatusWriter:
 
 
 def _read_all(store: StatusStore) -> dict[str, bytes]:
-    paths = [path for folder in FOLDERS for path in store.files(folder)]
-    return {path: content for path in paths if (content := store.read(path)) is not None}
+    return {path: content for folder in FOLDERS for path, content in store.contents(folder).items()}
 
 
 def _message(changes: Mapping[str, bytes | None]) -> str:

@@ -10,20 +10,29 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TypeVar
 
-from gitops.manifests.writing import yaml_text
-from gitops.model.documents import API_VERSION
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
 from gitops.policy.published import published_files
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.functions import ClusterStatus, InstanceView, bundle_status, cluster_status, function_status
 from gitops.readiness.statuses import Status
+from gitops.reconcile.attempts import AS_DECLARED
 from gitops.reconcile.cluster_worker import ClusterWorker
 from gitops.reconcile.context import Context
+from gitops.reconcile.drift_reporting import DriftReporter
 from gitops.reconcile.heads import Head
 from gitops.reconcile.others_fields import left_to_others
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.state import UnitState
-from gitops.report.paths import SCHEMAS, cluster_path, facts_folder, unit_path, workload_path
+from gitops.report.paths import (
+    DRIFT,
+    SCHEMAS,
+    cluster_path,
+    drift_path,
+    drift_readme_path,
+    facts_folder,
+    unit_path,
+    workload_path,
+)
 from gitops.report.readme import render_readme
 from gitops.report.status_files import (
     UnitReport,
@@ -36,7 +45,6 @@ from gitops.report.status_files import (
     render_workload,
 )
 
-DRIFT_FOLDER = "drift"
 LEFT_BEHIND_SHOWN = 20
 RENDERED_AT_ONCE = 10
 """Files rendered without a pause: some milliseconds, in which no event is taken in."""
@@ -55,6 +63,7 @@ class Reporter:
         self._clusters: dict[ClusterName, ClusterStatus] = {}
         self._placed: frozenset[UnitKey] | None = None  # whose places the file says
         self._told: dict[ClusterName, str] = {}  # digest of what the files say that clusters tell of themselves
+        self._drift = DriftReporter(context, self._put)
         self._lost = False  # the branch was begun anew and has not everything of `files`
 
     def load(self, files: Mapping[str, bytes]) -> None:
@@ -62,6 +71,7 @@ class Reporter:
         self.files = dict(files)
         self._placed = None
         self._told = {}
+        self._drift.load(files)
 
     def recall(self, key: UnitKey) -> UnitMemory:
         """After a restart: since when a unit is as it is, as its file says."""
@@ -90,6 +100,8 @@ class Reporter:
             dirty_units |= {k for n in workers for k in workers[n].state.units}
             self._sweep(head, workers)
         held = _held_sentences(head)
+        async for path in _paced(self._drift.unread):
+            self._drift.read(path)
         async for key in _paced(sorted(dirty_units)):
             self._unit(workers, key, held.get(key.workload, ()))
         await self._render_workloads(head, workers, dirty_workloads, held)
@@ -124,6 +136,7 @@ class Reporter:
             )
 
     def _render_summaries(self, head: Head, branch: str) -> None:
+        self._drift.summary()
         placed = frozenset(head.units)
         if self._placed != placed:
             self._placed = placed
@@ -169,7 +182,7 @@ class Reporter:
         state = worker.state.units.get(key) if worker is not None else None
         if worker is None or state is None:
             self._put(path, None)
-            self._put(drift_path(key), None)
+            self._drift.remove(drift_path(key))
             return
         previous = self.files.get(path)
         if state.status is None and previous is not None and not worker.contact.reachable:
@@ -189,8 +202,7 @@ class Reporter:
             unreachable_since=None if worker.contact.reachable else worker.contact.since,
         )
         self._put(*render_unit(report, previous=previous))
-        if state.drifts:
-            self._put(drift_path(key), render_drift(key, state))
+        self._drift.unit(key, worker.state)
 
     def _workload(
         self,
@@ -242,7 +254,7 @@ class Reporter:
             now=contact.since,
             units=[_view(worker, key, state) for key, state in worker.state.units.items()],
             reason=contact.reason,
-            message=contact.message,
+            message=contact.message or worker.replaced,
             facts={
                 "lease_holder": worker.standby,
                 "mode": worker.document.spec.mode,
@@ -250,6 +262,9 @@ class Reporter:
                 "server_version": worker.server_version,
             },
             left_behind=_left_behind(worker),
+            stale=[(str(b.gvk), b.since, str(b.error)) for b in worker.blind.values()],
+            audited=worker.audit.ended if worker.audit is not None else None,
+            audit_findings=worker.audit.sentences if worker.audit is not None else (),
             previous=previous.pair if previous else None,
         )
         self._clusters[name] = status
@@ -277,7 +292,8 @@ class Reporter:
         if head.compilation.complete:
             declared = [ClusterName(n) for n in (*head.compilation.clusters, *head.compilation.unreadable_clusters)]
             folders = tuple(folder for name in declared for folder in (cluster_path(name), *_folders(name)))
-            places = ("status/clusters/", "status/units/", f"{DRIFT_FOLDER}/")
+            places = ("status/clusters/", "status/units/", f"{DRIFT}/")
+            folders += (drift_readme_path(),)
             self._remove(f for f in self.files if f.startswith(places) and not f.startswith(folders))
             known_to_git = tuple(facts_folder(name) for name in declared)
             self._remove(f for f in self.files if f.startswith(f"{SCHEMAS}/") and not f.startswith(known_to_git))
@@ -289,7 +305,10 @@ class Reporter:
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in list(paths):
-            self._put(path, None)
+            if path.startswith(f"{DRIFT}/"):
+                self._drift.remove(path)
+            else:
+                self._put(path, None)
 
 
 async def _paced(items: Iterable[Item]) -> AsyncIterator[Item]:
@@ -300,31 +319,15 @@ async def _paced(items: Iterable[Item]) -> AsyncIterator[Item]:
             await asyncio.sleep(0)
 
 
-def drift_path(key: UnitKey) -> str:
-    """`drift/dgx-a/function.llama-chat.h100-0.yaml`: the newest drifts of a unit."""
-    return unit_path(key).replace("status/units/", f"{DRIFT_FOLDER}/", 1)
-
-
 def _folders(name: ClusterName) -> tuple[str, str]:
     """Where the files of a cluster's units are."""
     any_unit = UnitKey(WorkloadKind.BUNDLE, "x", "", name)
     return f"{unit_path(any_unit).rpartition('/')[0]}/", f"{drift_path(any_unit).rpartition('/')[0]}/"
 
 
-def render_drift(key: UnitKey, state: UnitState) -> bytes:
-    """The unit's newest drifts, oldest first."""
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": "DriftReport",
-        "unit": str(key),
-        "drifts": [record.to_dict() for record in state.drifts],
-    }
-    return yaml_text(body).encode()
-
-
 def _outcome_words(state: UnitState) -> str:
     if state.outcome.state is SyncState.SYNCED:
-        return state.note
+        return "" if state.outcome.sentence == AS_DECLARED else state.outcome.sentence
     return f"{state.outcome.state}: {state.outcome.sentence}"
 
 

@@ -7,7 +7,7 @@ queue does it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,20 +18,26 @@ from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
+from gitops.model.kinds import CONFIG_MAP
 from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
 from gitops.plan.pruning import applied_by
-from gitops.plan.units import DesiredObject
+from gitops.plan.units import RECONCILER_LABEL, DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
+from gitops.reconcile.child_drift import ChildDrift
+from gitops.reconcile.contesting import fought_over
 from gitops.reconcile.context import Context
+from gitops.reconcile.drifting import Drifts
+from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.overriding import Overrides
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import adoption_of
-from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, object_record
+from gitops.report.drift import DriftRecord, Repair
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +46,6 @@ Holds = Callable[[ObjectRef, str], bool]
 
 _JUDGED = frozenset({Sighting.SETTLED, Sighting.DRIFTED, Sighting.LOST})
 """What says of every declared value whether it is live."""
-
-DRIFTS_KEPT = 20
-"""Newest drift records kept of a unit."""
 
 
 class Sightings:
@@ -62,7 +65,15 @@ class Sightings:
         self._touched = touched
         self.owners = OwnerIndex()
         self.owning = Owning(state, context, look=lambda key: look(key, False))
+        self.overrides = Overrides(state, context)
+        self._drifts = Drifts(state, context, self.owning.contesting, touched=touched)
+        self.children = ChildDrift(
+            state, context, self.owners, look=lambda key: look(key, False), note=self._drifts.of_child
+        )
+        self.found = 0
+        """How often an object was seen to be other than declared, or not to be there."""
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
+        self._parent_uids: dict[str, str] = {}  # of the ConfigMaps, by name, as last seen
 
     # -- declared objects --------------------------------------------------------------------------------------------
 
@@ -117,20 +128,28 @@ class Sightings:
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
         applied = applied and not replaced
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
-        self._state.by_uid[record.uid] = key
+        given_up = self._note_drift(key, desired, record, observation, relabelled and not replaced)
+        rest = self.owning.sighted(desired, record, live) if given_up else desired
+        if rest.digest != desired.digest:
+            observation = observe(record, rest, live, manager=self._state.manager, content_applied=applied)
+        moved = self._note_contested(key, rest, live)
+        if self._state.by_uid.get(record.uid) != key:
+            self._state.by_uid[record.uid] = key
+            self.children.owner_seen(key, record.uid)
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
+        others = others or moved or given_up
         self._evaluate(record, live)
         left_over = self._left_over(key, live)
         if left_over != record.left_over:
             record.left_over = left_over
             self._look(key, False)  # it is told with how the unit stands
+        self._drifts.note_additions(key, record, live)
         self._touched(key)
         if replaced and not record.deleting:
-            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
+            self._drifts.recreated(key, desired, live)
         if relabelled:
-            self._report(key, [object_record(key, desired, DriftKind.RELABELLED, detected_at=self._context.moment())])
             record.applied, record.unowned = b"", False
-        self._note_drift(key, desired, record, observation)
+            record.drifting = record.drifting or (("metadata", "labels", RECONCILER_LABEL),)
         urgent = self._urgency(key, record, observation)
         if not at_work and (others or urgent is not None):
             self._look(key, urgent or False)
@@ -143,13 +162,30 @@ class Sightings:
             return False
         return parent.uid_of(record.ref) not in ("", uid)
 
-    def _note_drift(self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation) -> None:
+    def _note_drift(
+        self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation, relabelled: bool
+    ) -> bool:
+        """Whether the fight over a path ends here: we leave it alone for a while."""
+        records: tuple[DriftRecord, ...] = ()
         if observation.comparison is not None and observation.sighting in _JUDGED:
-            records = drift_records(key, desired, observation.comparison, detected_at=self._context.moment())
-            self._withdraw(key, desired.ref, {r.field for r in records})
-            self._report(key, records)
-        if observation.sighting in (Sighting.DRIFTED, Sighting.LOST) and not record.deleting:
-            record.drifted_at = self._context.clock()
+            records = self._drifts.judged(key, desired, record, observation.comparison, relabelled=relabelled)
+        elif relabelled:
+            self._drifts.relabelled(key, desired)
+        if observation.sighting not in (Sighting.DRIFTED, Sighting.LOST) or record.deleting:
+            return False
+        record.drifted_at = self._context.clock()
+        self.found += 1
+        given_up = self.owning.contesting.undone(key, desired, fought_over(record, records))
+        self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
+        return bool(given_up)
+
+    def _note_contested(self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]) -> bool:
+        """Whether what is left to another writer, so that nothing else notices, became another value."""
+        records = self.owning.contesting.look(key, desired, live)
+        if records is None:
+            return False
+        self._drifts.contested(key, desired.ref, records)
+        return True
 
     def _urgency(self, key: UnitKey, record: ObjectRecord, observation: Observation) -> bool | None:
         """Whether the unit is to look at once; None: not at all."""
@@ -179,6 +215,7 @@ class Sightings:
             return
         record.suspect = True
         record.drifted_at = self._context.clock()
+        self.found += 1
         self._touched(found[0])
         self._look(found[0], True)
 
@@ -189,6 +226,18 @@ class Sightings:
         for ref, record in list(self._state.objects.items()):
             if record.gvk == gvk and not record.in_flight and self._missed(record):
                 self._left(ref, record.uid)
+        if gvk == CONFIG_MAP:
+            self._miss_parents(version, holds)
+
+    def _miss_parents(self, version: str, holds: Holds) -> None:
+        """Parents that are not in a list which is newer than they are: what deleted them while no watch, or another
+        one, looked will not be told either."""
+        for key, record in list(self._state.parents.items()):
+            ref = ObjectRef("", "ConfigMap", SYSTEM_NAMESPACE, parent_name(key))
+            stored = record.resource_version
+            listed = version.isdecimal() and stored.isdecimal() and int(stored) <= int(version)
+            if listed and not holds(ref, self._parent_uids.get(ref.name, "")):
+                self._parent_left(ref)
 
     def _missed(self, record: ObjectRecord) -> bool:
         version, holds = self._lists.get(record.gvk, ("", None))
@@ -199,16 +248,20 @@ class Sightings:
     def gone(self, key: UnitKey, desired: DesiredObject) -> None:
         """A declared object certainly does not exist any more."""
         self.owning.gone(desired.ref)
+        self.overrides.gone(desired.ref)
         record = self._state.objects.pop(desired.ref, None)
         if record is None:
             return
         self._state.by_uid.pop(record.uid, None)
         kept = self._state.record(desired)
-        kept.heat, kept.drifted_at = record.heat, record.drifted_at
+        kept.drifted_at = record.drifted_at
         wanted = desired.handling.once or self._is_recreating(key, record)
         # An end that had begun before Git wanted the object again is no drift.
         if not wanted and (record.last_desired or not record.deleting):
-            self._report(key, [object_record(key, desired, DriftKind.DELETED, detected_at=self._context.moment())])
+            kept.drifting = (WHOLE,)
+            drift = self._drifts.deleted(key, desired)
+            given_up = self.owning.contesting.undone(key, desired, {WHOLE: drift})
+            self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
         self._touched(key)
 
     def _is_recreating(self, key: UnitKey, record: ObjectRecord) -> bool:
@@ -232,6 +285,7 @@ class Sightings:
         key, wanted = found
         if outcome.error is None and outcome.live is not None:
             wanted = self.owning.sighted(wanted, record, outcome.live)
+            self._drifts.overridden(key, self.overrides.answered(key, desired, outcome.live, outcome.overridden))
         self._touched(key)
         if (left and left == record.uid) or self._missed(record):
             self._left(desired.ref, record.uid)
@@ -250,7 +304,7 @@ class Sightings:
         record.entry, record.values = outcome.entry_digest, outcome.values_digest or b""
         record.applied = record.last_desired = desired.digest
         record.entry_version = desired.gvk.api_version
-        record.overridden, record.answered = outcome.overridden, record.values
+        record.overridden, record.answered, record.drifting = outcome.overridden, record.values, ()
         found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)
@@ -280,10 +334,12 @@ class Sightings:
             if uid in self._state.by_uid:
                 return  # a declared object that also matches an operator's selector
             self._put_child(event.obj, self.owners.get(uid))
+            self.children.seen(event.obj)
             self._tell(uid)
         elif isinstance(event, Deleted | Vanished):
             uid = event.uid if isinstance(event, Vanished) else str(event.obj.get("metadata", {}).get("uid", ""))
             self._tell(uid)
+            self.children.gone(uid)
             self.owners.remove(uid)
 
     def _put_child(self, obj: Mapping[str, Any], before: ChildRecord | None) -> None:
@@ -299,42 +355,16 @@ class Sightings:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, key: UnitKey, records: Iterable[DriftRecord]) -> None:
-        """Each drift once, as long as nothing came of it: a sight tells all that differs, also what was told before."""
-        unit_state = self._state.units.get(key)
-        if unit_state is None:
-            return
-        told = [d for d in unit_state.drifts if d.is_open]
-        for record in records:
-            if any(d.tells_of(record) for d in told):
-                continue
-            _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
-            self._context.metrics.drifted(self._state.name, str(record.kind))
-            unit_state.drifts = [*unit_state.drifts, record][-DRIFTS_KEPT:]
-        self._touched(key)
-
-    def _withdraw(self, key: UnitKey, ref: ObjectRef, wrong: Collection[Path]) -> None:
-        """Values that somebody else put right before anything came of their drift: all but those at `wrong`."""
-        unit_state = self._state.units.get(key)
-        for position, drift in enumerate(unit_state.drifts if unit_state is not None else ()):
-            if drift.is_open and drift.object == ref and drift.field and drift.field not in wrong:
-                assert unit_state is not None
-                unit_state.drifts[position] = drift.with_repair(Repair.REVERTED)
-
     def tell(self, key: UnitKey, desired: DesiredObject, comparison: Comparison) -> None:
         """Drift that a call has met, not the watch."""
-        self._report(key, [*drift_records(key, desired, comparison, detected_at=self._context.moment())])
+        self._drifts.met(key, desired, comparison)
 
-    def repaired(self, key: UnitKey, ref: ObjectRef, repair: Repair) -> None:
-        """What became of the pending drifts of an object."""
-        unit_state = self._state.units.get(key)
-        if unit_state is None:
-            return
-        unit_state.drifts = [
-            d.with_repair(repair) if d.object == ref and d.repaired in (Repair.PENDING, Repair.CONTESTED) else d
-            for d in unit_state.drifts
-        ]
-        self._touched(key)
+    def repaired(
+        self, key: UnitKey, ref: ObjectRef, repair: Repair, *, overridden: Collection[Path] = frozenset()
+    ) -> None:
+        """What became of the open drifts of an object, but of those that are left to others; of those at paths that
+        admission put back, that."""
+        self._drifts.became(key, ref, repair, overridden=overridden)
 
     def _parent_seen(self, live: Mapping[str, Any]) -> None:
         """Parents carry our label, so a pause that somebody wrote on one arrives by the ConfigMap watch."""
@@ -342,6 +372,7 @@ class Sightings:
         known = self._state.parents.get(seen.unit) if isinstance(seen, ParentRecord) else None
         if known is None or not isinstance(seen, ParentRecord):
             return
+        self._parent_uids[parent_name(seen.unit)] = str(live["metadata"].get("uid", ""))
         if self._state.pauses.get(seen.unit, known.pause_until) != seen.pause_until:
             self._state.pauses[seen.unit] = seen.pause_until
             self._look(seen.unit, False)

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gitops.cluster.additions import Additions
 from gitops.cluster.applying import manager_name
+from gitops.manifests.lines import Path
 from gitops.model.adoption import WITHOUT_A_WORD, Adoption
 from gitops.model.identity import (
     ClusterName,
@@ -31,7 +33,7 @@ from gitops.plan.units import DesiredObject, Mode, Unit
 from gitops.policy.scopes import is_builtin_group
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
 from gitops.readiness.statuses import AppliedMark, Outlook
-from gitops.reconcile.fights import COLD, Heat
+from gitops.reconcile.fights import Fights
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.report.drift import DriftRecord
 
@@ -49,6 +51,7 @@ class ObjectRecord:
     entry_version: str = ""  # API version of our managedFields entry
     values: bytes = b""  # digest of the owned values
     left_over: tuple[str, ...] = ()  # fields of earlier managers that nobody declares
+    added: bytes | None = None  # digest of what others may have added by hand; None: not looked at yet
     applied: bytes = b""  # digest of the desired object that it satisfies
     last_desired: bytes = b""  # digest of the desired object last compared or applied
     unowned: bool = False  # while not satisfied: every value is right, but some are not ours any more
@@ -60,10 +63,10 @@ class ObjectRecord:
     left_in_flight: str = ""  # uid of an object of this name that left the watch meanwhile
     mark: AppliedMark | None = None
     outlook: Outlook | None = None  # the verdict on it, now and by time alone
-    overridden: tuple[tuple[str | int, ...], ...] = ()  # paths that admission changed in our last apply
+    overridden: tuple[Path, ...] = ()  # paths that admission changed in our last apply
     answered: bytes = b""  # digest of the owned values when it was last as declared, or as admission left it then
     drifted_at: float | None = None  # when the drift that is being repaired was seen
-    heat: Heat = COLD
+    drifting: tuple[Path, ...] = ()  # the paths that it is about
     claims: bytes | None = None  # digest of what decides whose its fields are; None: to be decided from the live object
     decided_for: bytes = b""  # what Git and autoscalers said then
     foreign: bool = False  # another manager could have a claim
@@ -75,12 +78,14 @@ class ObjectRecord:
 
 @dataclass(slots=True)
 class UnitState:
-    """Where one unit stands. `drifts` are the newest drift records, oldest first, bounded."""
+    """Where one unit stands. `drifts` are its drift records, oldest first, bounded (gitops/report/drift_history.py)."""
 
     key: UnitKey
     outcome: UnitOutcome = field(default_factory=lambda: UnitOutcome(SyncState.PENDING, "not looked at yet"))
     attempts: int = 0
     drifts: list[DriftRecord] = field(default_factory=list)
+    drifts_left_out: int = 0  # lately over, and not among them
+    additions: dict[ObjectRef, Additions] = field(default_factory=dict)  # what others added by hand
     status: UnitStatus | None = None
     memory: UnitMemory = field(default_factory=UnitMemory)
     adopted: list[str] = field(default_factory=list)  # what was taken over since the unit was last as declared
@@ -130,6 +135,7 @@ class ClusterState:
         self.wanted: dict[UnitKey, Unit] = {}
         self.left_behind: dict[ObjectRef, str] = {}  # made by us and nobody's now, with the reason
         self.going: dict[ObjectRef, UnitKey] = {}  # being deleted, with the unit that waits for it
+        self.fights = Fights()
         self.unclaimed: set[ObjectRef] = set()  # seen with our marks, though no unit declares them
         self._declared: dict[ObjectRef, tuple[UnitKey, DesiredObject]] = {}
         self._left_out: dict[ObjectRef, tuple[LeftOut, ...]] = {}

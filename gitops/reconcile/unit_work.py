@@ -7,7 +7,6 @@ observed anew; an interrupted one leaves a parent that names whatever may have b
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,13 +31,14 @@ from gitops.plan.planning import (
 )
 from gitops.plan.units import RECONCILER_LABEL, DesiredObject, Mode, Stage, Unit
 from gitops.readiness.texts import one_line
+from gitops.reconcile import pauses
 from gitops.reconcile.attempts import Attempt, conclude, failed, interrupted
 from gitops.reconcile.context import Context
 from gitops.reconcile.doing_once import Once
 from gitops.reconcile.gating import Gate
 from gitops.reconcile.impersonating import in_name_of
 from gitops.reconcile.others_fields import questions
-from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
+from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.preflighting import Preflight
 from gitops.reconcile.pruning import Pruner, PruneReport
 from gitops.reconcile.recreating import Recreator
@@ -86,6 +86,7 @@ class UnitWork:
         self._may_write = may_write
         self.gate = Gate(state, context)
         self._owning = sightings.owning
+        self._contesting = sightings.owning.contesting
         recreator = Recreator(state, context.registry, may_write=may_write)
         self._once = Once(state, recreator, self._store, may_write=may_write)
         adopter = Adopter(state, may_write=may_write)
@@ -144,7 +145,8 @@ class UnitWork:
         unread = await self._read_suspects(unit, applier)
         if unread is not None:
             return self._failed(unit.key, "an object that has to be looked at cannot be read", unread)
-        paused_for = self._paused_for(unit.key, record)
+        pause = self._state.pauses.get(unit.key, record.pause_until if record else "")
+        paused_for = pauses.seconds_left(pause, now=self._context.wall())
         if unit.mode is not Mode.PAUSED and not paused_for and self._owning.must_let_go(unit):
             exists = await in_name_of(unit.service_account, self._applier)
             if isinstance(exists, ApiError):
@@ -156,8 +158,11 @@ class UnitWork:
         if current is None:
             return UnitOutcome(SyncState.PENDING, "another head came", retry_after=0.0)
         unit = current
-        run = Attempt(unit, applier, paused=paused_for > 0, retry_after=paused_for or None)
+        run = Attempt(unit, applier, paused_until=pause if paused_for else "", retry_after=paused_for or None)
+        run.notes += pauses.problems(pause)
         look = self._once.look(run, record or ParentRecord(unit.key))
+        if not paused_for:
+            self._sightings.overrides.retry(unit)
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
@@ -167,7 +172,11 @@ class UnitWork:
         )
         self._secrets.tell(run)
         run.asked = questions(self._state, unit)
-        steps = await self._terminating.possible(run, self._uncontested(plan, run))
+        for problem in self._contesting.told(unit):
+            live = self._state.objects.get(problem.object)
+            (run.remarks if live is not None and live.uid else run.problems).append(problem)
+        run.look_in(self._contesting.next_try(unit))
+        steps = await self._terminating.possible(run, self._uncontested(plan))
         if steps or plan.prune or look.due:
             exists = await in_name_of(unit.service_account, self._applier)
             if isinstance(exists, ApiError):
@@ -253,35 +262,14 @@ class UnitWork:
         if found is not None:
             self._sightings.see(*found, record, live, at_work=True)
 
-    def _paused_for(self, key: UnitKey, record: ParentRecord | None) -> float:
-        """Seconds for which the break-glass annotation on the parent suspends repairs; 0 when it does not."""
-        text = self._state.pauses.get(key, record.pause_until if record else "")
-        try:
-            until = datetime.datetime.fromisoformat(text) if text else None
-        except ValueError:
-            _log.warning("the pause %r on the parent of %s is no RFC 3339 time and is ignored", text[:64], key)
-            return 0.0
-        if until is None or until.tzinfo is None:
-            return 0.0
-        return max(0.0, until.timestamp() - self._context.wall())
-
-    def _uncontested(self, plan: UnitPlan, run: Attempt) -> list[Apply]:
-        """The applies without repairs of objects that another writer keeps undoing."""
+    def _uncontested(self, plan: UnitPlan) -> list[Apply]:
+        """The applies without those that would only go on with a fight."""
         steps: list[Apply] = []
         for step in plan.applies:
-            record = self._state.objects.get(step.object.ref)
-            pause = 0.0
-            if step.reason is Reason.DRIFT and record is not None:
-                pause = record.heat.contested_for(self._context.clock(), self._context.options.fights)
-            if pause > 0 and self._right_but_not_ours(step):
-                continue
-            if pause > 0:
-                sentence = f"another writer keeps undoing our repair; left alone for {pause:.0f} s"
-                run.problems.append(ObjectProblem(step.object.ref, SyncState.CONTESTED, sentence))
-                self._sightings.repaired(run.unit.key, step.object.ref, Repair.CONTESTED)
-                run.errors.append(ApiError(ErrorClass.RETRY, message=sentence, retry_after=pause))
-            else:
+            if not self._contesting.held_back(step):
                 steps.append(step)
+            elif not self._right_but_not_ours(step):
+                self._sightings.repaired(plan.record.unit, step.object.ref, Repair.CONTESTED)
         return steps
 
     def _right_but_not_ours(self, step: Apply) -> bool:
@@ -315,6 +303,7 @@ class UnitWork:
             plan.record,
             members=settled_members(plan.record, unit, uids=uids, pruned=pruned.done),
             namespace=unit.namespace,
+            contested=self._contesting.stored(unit),
         )
         unit_state.adopted += run.adopted
         settled = replace(settled, satisfied=once.remembered(run.words, {m.ref for m in settled.members}))
@@ -337,6 +326,9 @@ class UnitWork:
             self._keep(stored)
         records = ((o.ref, self._state.objects.get(o.ref)) for o in unit.objects)
         left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
+        for told, later in (self._sightings.overrides.tell(unit), self._sightings.children.tell(unit)):
+            run.notes += told
+            run.look_in(later)
         return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
 
     async def _remove(self, record: ParentRecord) -> UnitOutcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
@@ -13,6 +14,7 @@ from gitops.plan.planning import Apply, Reason
 from gitops.reconcile.attempts import Attempt
 from gitops.reconcile.context import Context
 from gitops.reconcile.doing_once import Once
+from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.gating import settled
 from gitops.reconcile.recreating import Recreator
 from gitops.reconcile.sightings import Sightings
@@ -20,6 +22,8 @@ from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import Adopter
 from gitops.reconcile.unblocking import Unblocker
 from gitops.report.drift import Repair
+
+_log = logging.getLogger(__name__)
 
 
 class Writer:
@@ -95,6 +99,8 @@ class Writer:
             return
         if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and (step.uid or pinned):
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
+        elif step.reason is Reason.DRIFT:
+            self._sightings.repaired(run.unit.key, desired.ref, Repair.FAILED)
         self._sightings.absorb(desired, record, outcome)
         await self._recreator.refused(run, step, outcome.error)
 
@@ -110,15 +116,19 @@ class Writer:
     def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object
         run.applied += 1
+        drifting, only_owner = record.drifting, record.unowned
+        if step.reason is Reason.DRIFT or drifting == (WHOLE,):
+            self._sightings.owning.contesting.repaired(desired, drifting or (WHOLE,))
         if step.reason is Reason.DRIFT:
-            run.repaired += 1
-            record.heat = record.heat.heated(self._context.clock(), self._context.options.fights)
+            run.repaired += not outcome.overridden
+            if only_owner:  # no drift that people see, so nothing else tells
+                _log.info("took back the ownership of fields of %s", desired.ref, extra={"object": desired.ref})
             if record.drifted_at is not None:
                 self._context.metrics.repaired(self._state.name, self._context.clock() - record.drifted_at)
         record.drifted_at = None
         is_new = step.reason is Reason.CREATE and desired.gvk.kind == "Namespace"
         if is_new and outcome.result is not ApplyResult.CREATED:
             run.look_again = True  # it existed unseen: what is in it must be checked where it is
+        # Before what arrived meanwhile is taken in: that was not repaired by this write.
+        self._sightings.repaired(run.unit.key, desired.ref, Repair.REPAIRED, overridden=outcome.overridden)
         self._sightings.absorb(desired, record, outcome)
-        verdict = Repair.OVERRIDDEN if outcome.overridden else Repair.REPAIRED
-        self._sightings.repaired(run.unit.key, desired.ref, verdict)

@@ -14,6 +14,7 @@ from gitops.plan.naming import file_name
 
 ROOT = "status"
 SCHEMAS = "schemas"
+DRIFT = "drift"
 
 _ELEMENT = re.compile(r"[a-z0-9][a-z0-9._+-]{0,254}|README\.md")
 
@@ -24,6 +25,15 @@ def unit_path(key: UnitKey) -> str:
     if key.instance:
         parts.append(file_name(key.instance))
     return checked(f"{ROOT}/units/{file_name(key.cluster)}/{'.'.join(parts)}.yaml")
+
+
+def drift_path(key: UnitKey) -> str:
+    """`drift/dgx-a/function.llama-chat.h100-0.yaml`"""
+    return unit_path(key).replace(f"{ROOT}/units/", f"{DRIFT}/", 1)
+
+
+def drift_readme_path() -> str:
+    return f"{DRIFT}/README.md"
 
 
 def workload_path(workload: WorkloadRef) -> str:

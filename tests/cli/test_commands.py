@@ -64,7 +64,7 @@ def test_version(gitops: Any) -> None:
 
 def test_help_of_every_command(gitops: Any) -> None:
     listed = gitops("--help").out
-    for command in ("run", "validate", "plan", "apply", "status", "rbac", "init", "schema"):
+    for command in ("run", "validate", "plan", "apply", "drift", "status", "rbac", "init", "schema"):
         assert f"  {command} " in listed
         assert gitops(command, "--help").code == 0
 

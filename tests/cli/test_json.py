@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from gitops.cluster.additions import Addition, Additions
+from gitops.cluster.comparison import DifferenceKind
+from gitops.model.findings import Origin
+from gitops.model.identity import ObjectRef, UnitKey
+from gitops.report.drift import DriftKind, DriftRecord, Repair
+from gitops.report.drift_files import UnitDrift, render_drift
+from gitops.report.paths import drift_path
 
 PAGE = Path(__file__).parents[2] / "docs/json.md"
 MAPS = frozenset({"clusters", "units", "unreachable"})
@@ -21,6 +30,44 @@ rules:
 """
 CHANGES = {"change", "problem", "fuse", "fields", "live", "declared", "manager", "path"}
 """Printed with a cluster only (tests/cli/test_live.py)."""
+
+
+GROUPS = {"by", "groups", "name", "times", "units", "files", "last"}
+"""Printed with --by only (tests/cli/test_drift.py); `by` is in each record too."""
+
+
+def reported(folder: Path) -> Path:
+    """A folder of reports with a drift of which everything is told."""
+    moment = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+    ref, unit = ObjectRef("apps", "Deployment", "shop", "web"), UnitKey.parse("bundle/app@dgx-a")
+    drift = DriftRecord(
+        unit=unit,
+        object=ref,
+        kind=DriftKind.CHANGED,
+        path="spec.replicas",
+        field=(),
+        declared=2,
+        declared_at=Origin("bundles/app/web.yaml", 3),
+        live=7,
+        manager="kubectl",
+        operation="Update",
+        subresource="scale",
+        time="2026-03-01T12:00:00Z",
+        detected_at=moment,
+        repaired=Repair.REPAIRED,
+        inferred=True,
+        still_ours=True,
+        masked=True,
+        detail=DifferenceKind.MISSING,
+        count=2,
+        first_at=moment,
+        ended_at=moment,
+    )
+    added = {ref: Additions((Addition("metadata.labels.x", "kubectl-label", "Update", "2026-03-01T12:00:00Z"),))}
+    file = folder / "status" / drift_path(unit)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(render_drift(UnitDrift(unit, (drift,), added=added)))
+    return folder
 
 
 def keys(value: Any, name: str = "") -> Iterator[str]:
@@ -46,11 +93,14 @@ def test_every_key_is_documented(gitops: Any, template: Path, tmp_path: Path) ->
     runs = {
         "gitops validate": ("validate", template),
         "gitops plan": ("plan", template),
+        "gitops drift": ("drift", "--path", template, "--state-dir", reported(tmp_path)),
         "gitops rbac check": ("rbac", "check", tmp_path / "role.yaml"),
     }
     for title, arguments in runs.items():
         printed = set(keys(json.loads(gitops(*arguments, "-f", "json").out)))
         values = {"valid", "invalid", "unverified", "create", "update", "unchanged", "delete", "keep", "unknown"}
+        values |= {*DriftKind, *Repair, *DifferenceKind}
         named = told(title) - values
         assert printed - finding <= named, title
-        assert named - printed <= (CHANGES if title == "gitops plan" else set()), title
+        elsewhere = {"gitops plan": CHANGES, "gitops drift": GROUPS}.get(title, set())
+        assert named - printed <= elsewhere, title

@@ -98,6 +98,20 @@ def test_plan_apply_plan_status(gitops: Any, template: Path, fleet: tuple[Any, l
     assert "~ ConfigMap platform/theirs" in allowed
     assert "data.a: 1 → 2" in allowed
 
+    plane.kubectl("label", "-n", "platform", "configmap/echo-page", "team=ml")
+    plane.kubectl("delete", "-n", "platform", "service", "echo")
+    asked = gitops("drift", "--live", template, *arguments[2:4], "-f", "json")
+    live = json.loads(asked.out)
+    told = {(r["object"], r.get("path", r["kind"])): r["by"] for r in live["records"]}
+    assert told == {
+        ("ConfigMap platform/echo-page", 'data["index.html"]'): "somebody (Update)",
+        ("Service platform/echo", "deleted"): "unknown",
+    }, "what Git dropped or never applied is no drift"
+    assert [(a["object"], a["path"], a["manager"]) for a in live["additions"]] == [
+        ("ConfigMap platform/echo-page", "metadata.labels.team", "kubectl-label")
+    ]
+    assert asked.code == 3
+
     status = gitops("status", "--path", template, "--state-dir", arguments[5], "--units")
     assert "llama-chat" in status.out
     assert "function/llama-chat/h100-0@dgx-a" in status.out

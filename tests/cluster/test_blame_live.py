@@ -8,6 +8,7 @@ import pytest
 from controlplane_kit.client import APPLY, MERGE, ApiServer
 
 from gitops.cluster import fields
+from gitops.cluster.blaming import maker
 from gitops.cluster.comparison import DifferenceKind
 from gitops.cluster.values import ABSENT
 
@@ -75,7 +76,7 @@ def web(shared_api: ApiServer, namespace: str) -> Live:
 
 @pytest.fixture
 def kubectl(shared_api: ApiServer, namespace: str) -> Callable[..., str]:
-    return lambda *arguments: shared_api.kubectl("-n", namespace, *arguments)
+    return lambda *arguments, **more: shared_api.kubectl("-n", namespace, *arguments, **more)
 
 
 def test_what_was_applied_is_in_sync_with_all_defaults_filled_in(web: Live) -> None:
@@ -207,3 +208,77 @@ def test_x01_a_secret_that_was_changed(shared_api: ApiServer, namespace: str) ->
     assert secret.only().masked
     assert "dHdv" not in repr(secret.compare())
     assert "b25l" not in repr(secret.compare())
+
+
+APPLIED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": {"a": "theirs"}}
+
+
+@pytest.fixture
+def settings(shared_api: ApiServer, namespace: str) -> Live:
+    payload = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "s", "namespace": namespace, "labels": {"gitops/reconciler": "main"}},
+        "data": {"a": "1", "b": "2"},
+    }
+    return Live(shared_api, payload, f"/api/v1/namespaces/{namespace}/configmaps/s")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "manager", "operation"),
+    [
+        (("edit", "configmap/s"), "kubectl-edit", "Update"),
+        (("apply", "-f", "-"), "kubectl-client-side-apply", "Update"),
+        (("apply", "-f", "-", "--server-side", "--force-conflicts"), "kubectl", "Apply"),
+        (("replace", "-f", "-"), "kubectl-replace", "Update"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_each_way_to_write_with_kubectl_is_blamed_by_its_name(
+    settings: Live,
+    kubectl: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    manager: str,
+    operation: str,
+) -> None:
+    monkeypatch.setenv("EDITOR", """sed -i 's/  a: "1"/  a: theirs/'""")
+    kubectl(*arguments, **({} if arguments[0] == "edit" else {"stdin": json.dumps(APPLIED)}))
+    difference = next(d for d in settings.compare().differences if d.pointer == "data.a")
+    assert (difference.declared, difference.live) == ("1", "theirs")
+    assert (difference.manager, difference.operation, difference.inferred) == (manager, operation, False)
+    assert difference.time.endswith("Z")
+
+
+def test_of_several_managers_each_is_blamed_for_its_own(settings: Live, shared_api: ApiServer) -> None:
+    for key, manager in (("a", "first"), ("b", "second")):
+        change = {"data": {key: "theirs"}}
+        shared_api.request("PATCH", settings.path, change, content_type=MERGE, query={"fieldManager": manager})
+    assert {d.pointer: d.manager for d in settings.compare().differences} == {"data.a": "first", "data.b": "second"}
+    shared_api.request(
+        "PATCH", settings.path, {"data": {"a": "x"}}, content_type=MERGE, query={"fieldManager": "third"}
+    )
+    found = {d.pointer: (d.manager, d.live) for d in settings.compare().differences}
+    assert found["data.a"] == ("third", "x"), "the last one"
+
+
+def test_fact_16_of_very_many_writers_the_older_ones_are_forgotten_and_blame_says_unknown(
+    settings: Live, shared_api: ApiServer
+) -> None:
+    for number in range(12):
+        change = {"data": {"a": "theirs"} if number == 0 else {f"k{number}": "x"}}
+        query = {"fieldManager": f"writer-{number:02}"}
+        shared_api.request("PATCH", settings.path, change, content_type=MERGE, query=query)
+    entries = shared_api.get(settings.path)["metadata"]["managedFields"]
+    assert "ancient-changes" in {entry["manager"] for entry in entries}
+    difference = settings.only()
+    assert (difference.pointer, difference.live) == ("data.a", "theirs")
+    assert (difference.manager, difference.operation, difference.time, difference.inferred) == ("", "", "", False)
+
+
+def test_who_made_an_object_anew_is_the_first_of_its_writers(
+    settings: Live, shared_api: ApiServer, kubectl: Callable[..., str]
+) -> None:
+    kubectl("delete", "configmap/s")
+    kubectl("create", "-f", "-", stdin=json.dumps(APPLIED))
+    assert maker(shared_api.get(settings.path), OURS).manager == "kubectl-create"

@@ -363,7 +363,7 @@ async def test_a_pause_is_seen_by_a_unit_without_config_maps(
     assert running.writes(DGX) == []
 
 
-async def test_a_writer_that_keeps_undoing_the_repair_is_given_up_and_the_rest_stays_enforced(
+async def test_d06_a_path_that_another_writer_keeps_undoing_is_given_up_and_the_rest_stays_enforced(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
     limits = FightLimits(limit=3, half_life=3600)
@@ -372,39 +372,64 @@ async def test_a_writer_that_keeps_undoing_the_repair_is_given_up_and_the_rest_s
     running = await fleet(repo, {DGX: plane}, options=replace(OPTIONS, fights=limits))
     await running.settled()
     running.clear()
-    over = threading.Event()
+    web, over = "/apis/apps/v1/namespaces/fight/deployments/web", threading.Event()
+
+    def replicas() -> int:
+        found = live(plane, "fight", "deployments", "web")
+        assert found is not None
+        number: int = found["spec"]["replicas"]
+        return number
 
     def fight() -> None:
         while not over.is_set():
-            if value(plane, "fight", "level") == "info":
-                patch = {"data": {"level": "theirs"}}
-                query = {"fieldManager": "stubborn-operator"}
+            if replicas() != 5:
                 plane.request(
                     "PATCH",
-                    "/api/v1/namespaces/fight/configmaps/settings",
-                    patch,
+                    web,
+                    {"spec": {"replicas": 5}},
                     content_type="application/merge-patch+json",
-                    query=query,
+                    query={"fieldManager": "stubborn-operator"},
                 )
 
     fighter = asyncio.create_task(asyncio.to_thread(fight))
     try:
         await until(outcome_is(running, "app", SyncState.CONTESTED), "the fight to be given up")
-        writes = writes_to(running.writes(DGX), "configmaps/settings")
-        assert limits.limit <= len(writes) <= limits.limit + 1, "the heat decays a little between two repairs"
-        record = await drift_reported(running, "app", path="data.level", outcome="contested")
-        assert record["by"] == "stubborn-operator (Update)"
-        plane.kubectl("scale", "-n", "fight", "deployment/web", "--replicas=9")
-        await drift_reported(running, "app", path="spec.replicas", outcome="repaired")
-        assert len(writes_to(running.writes(DGX), "configmaps/settings")) == len(writes), "no more"
-        assert len(writes_to(running.writes(DGX), "deployments/web")) == 1
+        writes = len(writes_to(running.writes(DGX), "deployments/web"))
+        assert writes == limits.limit
+        text = repo.read("bundles/app/manifests/web.yaml") or ""
+        place = f"bundles/app/manifests/web.yaml:{line_of(text, 'replicas: ')}"
+        sentence = unit(running, "app").outcome.sentence
+        assert f"spec.replicas: ours 2 ({place}), stubborn-operator (Update) writes 5; contested until 20" in sentence
+        record = await drift_reported(running, "app", path="spec.replicas", outcome="contested")
+        assert (record["by"], record["declaredAt"]) == ("stubborn-operator (Update)", place)
+        # another path of that very object, and another object
+        plane.kubectl("set", "image", "-n", "fight", "deployment/web", "web=example.com/web:evil")
+        merge(plane, "fight", {"data": {"level": "x"}})
+        await drift_reported(running, "app", path="image", outcome="repaired")
+        await drift_reported(running, "app", path="data.level", outcome="repaired")
+        repairs = writes_to(running.writes(DGX), "deployments/web")[writes:]
+        assert ["replicas" in body_of(write)["spec"] for write in repairs] == [False]
+        assert len(running.calls(DGX)) == writes + 3, "the parent has it: a restart must not begin the fight anew"
         assert unit(running, "app").outcome.state is SyncState.CONTESTED
+        # a commit of another field leaves theirs alone
+        running.push({"bundles/app/manifests/web.yaml": deployment("web", "fight", FIRST="changed")})
+        await until(
+            lambda: running.status(f"status/units/{DGX}/bundle.app.yaml")["commit"] == repo.head(), "the commit"
+        )
+        assert replicas() == 5
     finally:
         over.set()
         await fighter
     # the other one gives in: the unit is as declared, without a write of ours
-    merge(plane, "fight", {"data": {"level": "info"}})
+    running.clear()
+    plane.kubectl("scale", "-n", "fight", "deployment/web", "--replicas=2")
     await until(outcome_is(running, "app", SyncState.SYNCED), "the end of the fight")
+    assert running.writes(DGX) == []
+    # a commit of that very path ends it for good
+    running.push({"bundles/app/manifests/web.yaml": deployment("web", "fight", replicas=3, FIRST="changed")})
+    await until(lambda: replicas() == 3, "the commit to be applied")
+    await until(outcome_is(running, "app", SyncState.SYNCED), "the unit to be settled")
+    assert running.engine.workers[DGX].state.parents[key_of("app")].contested == ()
 
 
 # -- while nobody watched --------------------------------------------------------------------------------------------

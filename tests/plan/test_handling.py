@@ -41,6 +41,21 @@ def test_a_request_is_made_once_and_told_so(compile_small):
     assert all(o.handling.once and o.content == o.digest for o in found)
 
 
+def test_the_mode_of_an_object_is_not_sent(compile_small):
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\n  namespace: web\n{more}data: {a: b}\n"
+    sent = set()
+    for value in ("enforce", "report", "paused"):
+        notes = f"  annotations: {{gitops/mode: {value}}}\n"
+        result = compile_small({"bundles/base/objects.yaml": text.replace("{more}", notes)})
+        item = next(o for u in result.units.values() for o in u.objects if o.ref.name == "page")
+        assert item.handling.mode == value
+        sent.add(item.payload)
+    assert len(sent) == 1
+    notes = "  annotations: {gitops/mode: manual}\n"
+    result = compile_small({"bundles/base/objects.yaml": text.replace("{more}", notes)})
+    assert [(f.code, "enforce, report or paused" in f.message) for f in result.errors] == [("GO4303", True)]
+
+
 def test_consent_to_be_made_anew_is_not_sent(compile_small):
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\n  namespace: web\n{more}data: {a: b}\n"
     sent = {}

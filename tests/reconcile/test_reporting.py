@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from gitops.cluster.additions import Addition, Additions
+from gitops.cluster.errors import ErrorClass
+from gitops.cluster.reflecting import Changed
 from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin, Severity
 from gitops.model.identity import ClusterName, Commit, GroupVersionKind, UnitKey, WorkloadKind
@@ -17,13 +21,20 @@ from gitops.policy.facts import ClusterFacts
 from gitops.policy.schemas.kind_schema import KindSchema
 from gitops.policy.schemas.schema_set import SchemaSet
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
+from gitops.readiness.owners import OwnerIndex
 from gitops.readiness.statuses import Status
+from gitops.reconcile.auditing import AuditReport
 from gitops.reconcile.cluster_worker import Contact
 from gitops.reconcile.heads import Head
+from gitops.reconcile.judging import judge
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
-from gitops.reconcile.reporting import Reporter, drift_path
-from gitops.reconcile.sightings import DRIFTS_KEPT, Sightings
-from gitops.report.paths import cluster_path, unit_path, workload_path
+from gitops.reconcile.reporting import Reporter
+from gitops.reconcile.sightings import Sightings
+from gitops.reconcile.watches import Blind
+from gitops.report.drift import Repair
+from gitops.report.drift_files import UnitDrift, render_drift
+from gitops.report.drift_history import HISTORY
+from gitops.report.paths import cluster_path, drift_path, drift_readme_path, unit_path, workload_path
 from gitops.report.status_files import stamp
 
 CHAT = UnitKey(WorkloadKind.FUNCTION, "chat", "h100-0", ClusterName("a"))
@@ -68,6 +79,9 @@ class Desk:
             may_write=True,
             facts=None,
             serving=lambda key: None,
+            blind={},
+            audit=None,
+            replaced="",
         )
         return worker
 
@@ -124,6 +138,57 @@ async def first_head(desk: Desk) -> None:
     await desk.write(
         *(k for w in desk.workers.values() for k in w.state.units), clusters=list(desk.workers), new_head=True
     )
+
+
+# -- what is told of a cluster ---------------------------------------------------------------------------------------
+
+
+async def test_a_last_audit_is_told_with_the_next_change_and_makes_none_itself(desk: Desk, chat: Any) -> None:
+    a = ClusterName("a")
+    await first_head(desk)
+    worker = desk.workers[a]
+    worker.audit = AuditReport(ended=desk.context.wall(), kinds=3, found=2, checked=3)
+    assert await desk.write(clusters=[a]) == {}, "at rest nothing is committed"
+    worker.audit = AuditReport(ended=desk.context.wall(), kinds=3, found=0, checked=3, defects=("one: it differs",))
+    assert list(await desk.write(clusters=[a])) == [cluster_path(a)]
+    told = desk.file(cluster_path(a))
+    assert (told["lastAudit"], told["auditFindings"]) == (stamp(desk.context.wall()), ["one: it differs"])
+    worker.audit = AuditReport(ended=desk.context.wall() + 43200, kinds=3, found=0, checked=3)
+    await desk.write(clusters=[a])
+    assert "auditFindings" not in desk.file(cluster_path(a))
+    # another process knows of no audit, and the file does not lose what it says
+    worker.audit = None
+    assert await desk.write(clusters=[a]) == {}
+    worker.uid = "another"
+    await desk.write(clusters=[a])
+    assert desk.file(cluster_path(a))["lastAudit"] == stamp(desk.context.wall() + 43200)
+
+
+async def test_a02_kinds_that_cannot_be_seen_are_told_with_since_when_and_why(desk: Desk, chat: Any) -> None:
+    a, gvk = ClusterName("a"), GroupVersionKind("x.example", "v1", "Gadget")
+    await first_head(desk)
+    since = desk.context.wall() - 60
+    desk.workers[a].blind = {gvk: Blind(gvk, since, desk.kit.error(ErrorClass.RETRY, "no route"))}
+    await desk.write(clusters=[a])
+    told = desk.file(cluster_path(a))["stale"]
+    assert told == [{"kind": "x.example/v1 Gadget", "since": stamp(since), "message": "retry: no route"}]
+    desk.workers[a].blind = {}
+    await desk.write(clusters=[a])
+    assert "stale" not in desk.file(cluster_path(a))
+
+
+async def test_a06_files_of_a_unit_with_six_thousand_objects_stay_small(desk: Desk) -> None:
+    key = desk.kit.key
+    objects = [desk.kit.desired(f"{'long-name-' * 20}{i}") for i in range(6_000)]
+    worker = desk.worker("a", desk.kit.unit(*objects), records=[desk.kit.record(*objects)])
+    worker.state.units[key].status = None
+    judge(worker.state, key, owners=OwnerIndex(), context=desk.context, blind={})
+    for desired in objects:
+        worker.state.left_behind[replace(desired.ref, name=f"{desired.ref.name}-behind")] = "made by us"
+    await first_head(desk)
+    sizes = {path: len(content) for path, content in desk.reporter.files.items()}
+    assert max(sizes.values()) < 100_000, sizes
+    assert desk.file(unit_path(key))["objectsOmitted"] > 5_000
 
 
 # -- what is written -------------------------------------------------------------------------------------------------
@@ -193,9 +258,9 @@ async def test_what_keeps_a_workload_at_its_last_good_commit_stands_in_its_files
 
 
 async def test_a_note_is_told_although_all_is_as_declared(desk: Desk, chat: Any) -> None:
-    chat.note = "the base of version 1 was changed in place"
+    chat.outcome = UnitOutcome(SyncState.SYNCED, "the base of version 1 was changed in place")
     await first_head(desk)
-    assert desk.file(unit_path(CHAT))["outcome"] == {"message": chat.note}
+    assert desk.file(unit_path(CHAT))["outcome"] == {"message": chat.outcome.sentence}
 
 
 async def test_an_outcome_that_is_not_well_is_told_in_one_sentence(desk: Desk, chat: Any) -> None:
@@ -208,7 +273,9 @@ async def test_an_outcome_that_is_not_well_is_told_in_one_sentence(desk: Desk, c
 
 
 async def test_the_files_of_a_removed_unit_go_and_those_of_its_workload_with_the_last(desk: Desk, chat: Any) -> None:
-    desk.reporter.load({drift_path(CHAT): b"old"})
+    (web,) = desk.workers[ClusterName("a")].state.unit(CHAT).objects
+    added = Additions((Addition("data.manual", "kubectl-edit", "Update", ""),))
+    desk.reporter.load({drift_path(CHAT): render_drift(UnitDrift(CHAT, added={web.ref: added}))})
     await first_head(desk)
     state = desk.workers[ClusterName("a")].state
     state.parents.clear()
@@ -218,6 +285,7 @@ async def test_the_files_of_a_removed_unit_go_and_those_of_its_workload_with_the
     assert {path for path, content in changes.items() if content is None} == {
         unit_path(CHAT),
         drift_path(CHAT),
+        drift_readme_path(),
         workload_path(CHAT.workload),
     }
 
@@ -314,23 +382,146 @@ async def test_a_workload_keeps_since_over_a_restart(desk: Desk, chat: Any, cloc
 # -- drift -----------------------------------------------------------------------------------------------------------
 
 
-async def test_drift_has_a_file_of_its_own_bounded_to_the_newest(desk: Desk, chat: Any, kit: Any, context: Any) -> None:
-    state = desk.workers[ClusterName("a")].state
-    (web,) = state.unit(CHAT).objects
-    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
-    for _ in range(DRIFTS_KEPT + 5):
-        kit.settled(state, web)
-        sightings.gone(CHAT, web)
-    await first_head(desk)
-    found = desk.file(drift_path(CHAT))
-    assert (found["kind"], len(found["drifts"])) == ("DriftReport", DRIFTS_KEPT)
-    assert found["drifts"][-1]["kind"] == "deleted"
+class Drifting:
+    """Drift of the chat function's only object, which the sightings of a daemon tell."""
+
+    def __init__(self, desk: Desk, kit: Any) -> None:
+        self.desk, self.kit = desk, kit
+        self.state = desk.workers[ClusterName("a")].state
+        (self.web,) = self.state.unit(CHAT).objects
+        self.version = 20
+        self.restarted()
+
+    def restarted(self) -> None:
+        """Another process: it knows what the branch says, and nothing of what lives there."""
+        self.state.forget_live()
+        self.state.units[CHAT].drifts = []
+        again = Desk(self.kit, self.desk.context)
+        again.reporter.load(self.desk.reporter.files)
+        again.workers, self.desk = self.desk.workers, again
+        self.sightings = Sightings(self.state, again.context, look=lambda key, urgent: None, touched=lambda key: None)
+
+    def see(self, level: str = "info", **more: Any) -> None:
+        self.version += 1
+        version = str(self.version)
+        live = self.kit.live(self.web, version=version) if level == "info" else None
+        live = live or self.kit.edited(self.web, level=level, version=version, **more)
+        self.sightings.declared_event(Changed(live))
+
+    def became(self, repair: Repair) -> None:
+        self.sightings.repaired(CHAT, self.web.ref, repair)
+
+    @property
+    def file(self) -> dict[str, Any]:
+        return self.desk.file(drift_path(CHAT))
 
 
-async def test_drift_of_an_earlier_process_stays_until_the_unit_goes(desk: Desk, chat: Any) -> None:
-    desk.reporter.load({drift_path(CHAT): b"earlier"})
+@pytest.fixture
+def drifting(desk: Desk, chat: Any, kit: Any) -> Drifting:
+    return Drifting(desk, kit)
+
+
+async def test_a_unit_without_drift_has_no_file(desk: Desk, chat: Any) -> None:
+    desk.reporter.load({drift_path(CHAT): b"of somebody else"})
     await first_head(desk)
-    assert desk.reporter.files[drift_path(CHAT)] == b"earlier"
+    assert not [path for path in desk.reporter.files if path.startswith("drift/")]
+
+
+async def test_drift_is_open_until_it_is_repaired_and_then_told_for_a_week(drifting: Drifting, clock: Any) -> None:
+    drifting.see()
+    drifting.see("debug")
+    await first_head(drifting.desk)
+    assert [row["outcome"] for row in drifting.file["open"]] == ["pending"]
+    assert "| a | kubectl-edit | 1 | 1 | 1 |" in drifting.desk.reporter.files[drift_readme_path()].decode()
+    drifting.became(Repair.REPAIRED)
+    await drifting.desk.write(CHAT)
+    assert "open" not in drifting.file
+    (row,) = drifting.file["recent"]
+    assert (row["outcome"], row["manager"], row["path"]) == ("repaired", "kubectl-edit", "data.level")
+    assert await drifting.desk.render(CHAT) == {}
+    clock.now += HISTORY.total_seconds() + 1
+    changes = await drifting.desk.write(CHAT)
+    assert changes == {drift_path(CHAT): None, drift_readme_path(): None}
+
+
+async def test_open_drift_is_not_forgotten_nor_new_after_a_restart(drifting: Drifting, clock: Any) -> None:
+    drifting.see()
+    drifting.see("debug")
+    drifting.became(Repair.REPORTED)
+    await first_head(drifting.desk)
+    before = drifting.desk.reporter.files[drift_path(CHAT)]
+    clock.now += 1000
+    drifting.restarted()
+    await first_head(drifting.desk)  # not looked at yet
+    assert drifting.desk.reporter.files[drift_path(CHAT)] == before
+    drifting.see("debug")
+    drifting.became(Repair.REPORTED)
+    await first_head(drifting.desk)
+    assert drifting.desk.reporter.files[drift_path(CHAT)] == before
+    clock.now += 1000
+    drifting.restarted()
+    drifting.see()  # put right while nobody looked
+    await first_head(drifting.desk)
+    assert "open" not in drifting.file
+    assert [(row["outcome"], row["detectedAt"]) for row in drifting.file["recent"]] == [
+        ("reverted", stamp(clock.now - 2000))
+    ]
+
+
+async def test_reading_the_branch_again_counts_nothing_twice(drifting: Drifting, clock: Any) -> None:
+    """It is read whenever the Lease is taken."""
+    drifting.see()
+    for level in ("debug", "trace", "debug"):
+        drifting.see(level)
+        drifting.became(Repair.REPAIRED)
+        clock.now += 10
+    await first_head(drifting.desk)
+    before = drifting.file
+    assert before["recent"][0]["count"] == 3
+    for _ in range(3):
+        drifting.desk.reporter.load(drifting.desk.reporter.files)
+        await first_head(drifting.desk)
+    assert drifting.file == before
+
+
+async def test_a_drift_that_comes_back_each_minute_is_no_commit_each_minute(drifting: Drifting, clock: Any) -> None:
+    written = 0
+    for _ in range(100):
+        drifting.see()
+        drifting.see("debug")
+        drifting.became(Repair.REPAIRED)
+        clock.now += 60
+        written += bool((await drifting.desk.write(CHAT)).get(drift_path(CHAT)))
+    assert written == 8 + 4  # 1 … 8, then 16, 32, 64 and what is past it
+    assert drifting.file["recent"][0]["count"] >= 64
+
+
+async def test_what_others_added_by_hand_is_told_apart_from_drift(drifting: Drifting, kit: Any) -> None:
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"manual": "1"}}
+    live = kit.live(drifting.web, kit.entry(theirs, "kubectl-edit"), version="30")
+    live["data"]["manual"] = "1"
+    drifting.sightings.declared_event(Changed(live))
+    await first_head(drifting.desk)
+    assert drifting.file == {
+        "apiVersion": "gitops/v1alpha1",
+        "kind": "DriftReport",
+        "unit": str(CHAT),
+        "additions": [
+            {
+                "object": "ConfigMap shop/web",
+                "path": "data.manual",
+                "manager": "kubectl-edit",
+                "operation": "Update",
+                "lastWrite": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+    drifting.restarted()
+    await first_head(drifting.desk)
+    assert "additions" in drifting.file, "not looked at yet"
+    drifting.see()
+    assert drift_path(CHAT) in await drifting.desk.write(CHAT)
+    assert drift_path(CHAT) not in drifting.desk.reporter.files
 
 
 # -- what clusters tell ----------------------------------------------------------------------------------------------

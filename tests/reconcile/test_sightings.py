@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from gitops.cluster.parents import PAUSE_ANNOTATION, ParentStore, encode_record
 from gitops.cluster.reflecting import Changed, Deleted, Vanished
 from gitops.model.identity import UnitKey
+from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.parents import parent_name
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
-from gitops.reconcile.sightings import DRIFTS_KEPT, Sightings
+from gitops.reconcile.sightings import Sightings
 from gitops.report.drift import DriftKind, Repair
+from tests.reconcile.conftest import unit_work
 
 
 class Watcher:
@@ -62,31 +65,21 @@ def test_drift_is_reported_at_once_and_its_repair_is_urgent(watcher: Watcher, ki
     assert watcher.looks == [(kit.key, True)]
 
 
-def test_a_drift_that_is_still_there_is_told_once(watcher: Watcher, kit: Any) -> None:
-    watcher.see(
-        Changed(kit.edited(watcher.web, level="debug")),
-        Changed(kit.edited(watcher.web, level="debug", mode="slow", version="12")),
-    )
-    assert [drift.path for drift in watcher.drifts] == ["data.level", "data.mode"]
-    watcher.see(Changed(kit.edited(watcher.web, level="trace", mode="slow", version="13")))
-    assert [(drift.path, drift.live) for drift in watcher.drifts][2:] == [("data.level", "trace")]
-
-
-@pytest.mark.parametrize("before", [Repair.PENDING, Repair.REPORTED, Repair.CONTESTED, Repair.REPAIRED])
+@pytest.mark.parametrize("before", [Repair.PENDING, Repair.REPORTED, Repair.CONTESTED])
 def test_what_somebody_else_put_right_is_told_as_such(watcher: Watcher, kit: Any, before: Repair) -> None:
     watcher.see(Changed(kit.edited(watcher.web, level="debug", mode="slow")))
     watcher.sightings.repaired(kit.key, watcher.web.ref, before)
     half = kit.edited(watcher.web, level="info", mode="slow", version="12")
     watcher.see(Changed(half))
-    told = before if before is Repair.REPAIRED else Repair.REVERTED
-    assert [(d.path, d.repaired) for d in watcher.drifts][:2] == [("data.level", told), ("data.mode", before)]
+    assert [(d.path, d.repaired) for d in watcher.drifts][:1] == [("data.level", Repair.REVERTED)]
+    assert [d.repaired.is_open for d in watcher.drifts if d.path == "data.mode"] == [True]
 
 
-def test_another_object_in_its_place_is_a_deletion_and_is_met(watcher: Watcher, kit: Any) -> None:
+def test_another_object_in_its_place_is_told_and_met(watcher: Watcher, kit: Any) -> None:
     """The parent says which one we made; a restored backup carries our marks too."""
     watcher.see(Deleted(kit.live(watcher.web)))
     watcher.see(Changed(kit.live(watcher.web, uid="another", version="20", data={"level": "old"}, owned=False)))
-    assert [(d.kind, d.path) for d in watcher.drifts] == [(DriftKind.DELETED, "")]
+    assert [(d.kind, d.path) for d in watcher.drifts] == [(DriftKind.RECREATED, "")]
     assert (watcher.record.uid, watcher.record.last_desired) == ("another", b""), (
         "the plan looks at it before it writes"
     )
@@ -157,18 +150,67 @@ def test_what_others_put_right_ends_the_units_trouble(
     assert watcher.looks == ([(kit.key, False)] if looked else [])
 
 
-def test_drifts_are_bounded_to_the_newest(watcher: Watcher, kit: Any) -> None:
-    for number in range(DRIFTS_KEPT + 3):
+def test_the_same_drift_again_is_counted_on_its_record(watcher: Watcher, kit: Any, clock: Any) -> None:
+    first = clock.now
+    for number in range(30):
         kit.settled(watcher.state, watcher.web)
         watcher.see(Changed(kit.edited(watcher.web, level=str(number), version=str(20 + number))))
-    assert len(watcher.drifts) == DRIFTS_KEPT
-    assert watcher.drifts[-1].live == str(DRIFTS_KEPT + 2)
+        watcher.sightings.repaired(kit.key, watcher.web.ref, Repair.REPAIRED)
+        clock.now += 60
+    (drift,) = watcher.drifts
+    assert (drift.count, drift.live, drift.repaired) == (30, "29", Repair.REPAIRED)
+    assert (drift.since.timestamp(), drift.detected_at.timestamp()) == (first, first + 29 * 60)
+
+
+def test_drift_that_may_not_be_repaired_stays_the_same_one_until_it_ends(watcher: Watcher, kit: Any) -> None:
+    watcher.see(Changed(kit.edited(watcher.web, level="debug")))
+    watcher.sightings.repaired(kit.key, watcher.web.ref, Repair.REPORTED)
+    watcher.record.resource_version = watcher.record.uid = ""  # as after a new list
+    watcher.record.last_desired = watcher.web.digest
+    watcher.see(Changed(kit.edited(watcher.web, level="debug", version="12")))
+    assert [(d.count, d.repaired) for d in watcher.drifts] == [(1, Repair.REPORTED)]
+    watcher.see(Changed(kit.live(watcher.web, version="13")))
+    assert [(d.count, d.repaired) for d in watcher.drifts] == [(1, Repair.REVERTED)]
+
+
+def test_another_object_under_its_name_is_told_once_and_by_whom(watcher: Watcher, kit: Any) -> None:
+    made = kit.entry(watcher.web.body, "kubectl-create")
+    watcher.see(Changed(kit.live(watcher.web, made, uid="uid-2", owned=False, data={"level": "x"})))
+    (drift,) = watcher.drifts
+    assert (drift.kind, drift.path, drift.by) == (DriftKind.RECREATED, "", "kubectl-create (Update)")
+    assert (kit.key, False) in watcher.looks, "it is met, not repaired"
+
+
+async def test_what_came_while_a_repair_was_under_way_is_not_taken_for_repaired(
+    watcher: Watcher, kit: Any, parents: Any, contents: Any, context: Context
+) -> None:
+    """A fight: our write is undone before its answer is read."""
+    cluster, web = watcher.cluster, watcher.web
+    cluster.objects[web.ref] = kit.edited(web, level="debug")
+    watcher.see(Changed(cluster.objects[web.ref]))
+
+    def undo(verb: str, name: str) -> None:
+        if verb == "apply":
+            watcher.see(Changed(kit.edited(web, by="operator", level="trace", version="5000")))
+
+    cluster.before = undo
+    work = unit_work(
+        watcher.state,
+        applier=cluster,
+        parents=parents,
+        contents=contents,
+        context=context,
+        sightings=watcher.sightings,
+    )
+    await work.run(kit.key)
+    told = [(d.manager, d.repaired) for d in watcher.drifts]
+    assert told == [("kubectl-edit", Repair.REPAIRED), ("operator", Repair.PENDING)]
 
 
 # -- while our own write is under way --------------------------------------------------------------------------------
 
 
-async def test_39_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
+async def test_fact_39_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
     watcher.record.in_flight = True
     watcher.see(Changed(kit.edited(watcher.web, level="debug")))
     assert (watcher.looks, watcher.drifts) == ([], [])
@@ -204,14 +246,6 @@ async def test_an_old_sight_of_an_object_that_left_since_is_not_taken_in(watcher
     watcher.see(Changed(kit.edited(watcher.web, level="debug", version="5000")), Deleted(kit.live(watcher.web)))
     await watcher.apply()
     assert (watcher.drifts, watcher.record.suspect) == ([], True)
-
-
-def test_a_deleted_object_keeps_its_heat(watcher: Watcher, kit: Any, context: Context) -> None:
-    """Else a writer that deletes what we make would never be given up."""
-    watcher.record.heat = watcher.record.heat.heated(context.clock(), context.options.fights)
-    watcher.sightings.gone(kit.key, watcher.web)
-    assert watcher.state.objects[watcher.web.ref].heat.value == 1
-    assert [d.kind for d in watcher.drifts] == [DriftKind.DELETED]
 
 
 def test_what_became_of_a_drift_is_noted_on_the_pending_ones(watcher: Watcher, kit: Any) -> None:
@@ -284,6 +318,26 @@ def test_r13_a_parent_that_somebody_deleted_is_to_be_stored_again(watcher: Watch
     watcher.see(Deleted(body) if how == "deleted" else Vanished(ref_of(body), "p"))
     assert watcher.state.parents[kit.key].resource_version == ""
     assert watcher.looks == [(kit.key, False)]
+
+
+@pytest.mark.parametrize(("listed", "there", "missed"), [("20", False, True), ("20", True, False), ("3", False, False)])
+@pytest.mark.parametrize("seen", [True, False], ids=["seen before", "never seen"])
+def test_r13_a_parent_that_is_not_in_a_list_newer_than_it_is_to_be_stored_again(
+    watcher: Watcher, kit: Any, listed: str, there: bool, missed: bool, seen: bool
+) -> None:
+    """One watch of ConfigMaps replaces another when the first is declared: nobody tells what went in between."""
+    stored = watcher.state.parents[kit.key] = replace(watcher.state.parents[kit.key], resource_version="7")
+    live = parent(kit, "")
+    if seen or there:
+        watcher.see(Changed(live))
+
+    def holds(ref: Any, uid: str) -> bool:
+        return ref != ref_of(live) or (there and uid == live["metadata"].get("uid", ""))
+
+    watcher.sightings.listed(CONFIG_MAP, listed, holds)
+    again = replace(stored, resource_version="")
+    assert watcher.state.parents[kit.key] == (again if missed else stored)
+    assert watcher.looks == ([(kit.key, False)] if missed else [])
 
 
 async def test_an_object_that_git_dropped_while_it_was_applied_leaves_no_record(watcher: Watcher, kit: Any) -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import datetime
 from typing import Any
 
 import pytest
 
 from gitops.cluster.errors import ErrorClass
-from gitops.plan.units import Mode
+from gitops.cluster.reflecting import Changed
+from gitops.plan.planning import Reason
+from gitops.plan.units import PLAIN, Handling, Mode, stricter
 from gitops.reconcile.context import Context
+from gitops.reconcile.metrics import NoMetrics
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.report.drift import Repair
+from tests.reconcile.conftest import unit_work
 from tests.reconcile.unit_bench import Bench
 
 # -- drift that may not be repaired ----------------------------------------------------------------------------------
@@ -27,12 +34,67 @@ def drifted(bench: Bench, kit: Any, mode: Mode = Mode.ENFORCE, **record: Any) ->
     return state
 
 
-@pytest.mark.parametrize("mode", [Mode.REPORT, Mode.PAUSED])
-async def test_what_the_mode_forbids_is_told_and_not_done(bench: Bench, kit: Any, mode: Mode) -> None:
-    outcome = await bench.work(drifted(bench, kit, mode))
-    assert bench.cluster.calls == []
-    assert (outcome.state, outcome.previews) == (SyncState.PAUSED, ("drift ConfigMap shop/web",))
-    assert outcome.sentence == f"1 object differs; mode {mode} changes nothing"
+MODES = (Mode.ENFORCE, Mode.REPORT, Mode.PAUSED)
+PAUSES = {"": False, "2000-01-01T00:00:00Z": False, "2999-01-01T00:00:00Z": True, "tomorrow": False}
+"""What may stand on a parent, and whether it suspends repairs."""
+
+
+@pytest.mark.parametrize("pause", PAUSES)
+@pytest.mark.parametrize("of_object", MODES)
+@pytest.mark.parametrize("of_unit", MODES)
+async def test_the_strictest_of_unit_object_and_pause_decides(
+    bench: Bench, kit: Any, of_unit: Mode, of_object: Mode, pause: str
+) -> None:
+    """The unit's mode is the stricter of its cluster's and its own (tests/plan). One object drifted, and Git changed
+    another that has a word of its own as well."""
+    handling = Handling(mode=of_object)
+    web, app = kit.desired("web", handling=handling), kit.desired("app", handling=handling, data={"level": "new"})
+    state = kit.state(kit.unit(web, app, mode=of_unit), records=[kit.record(web, app, pause_until=pause)])
+    kit.settled(state, web).applied = b""
+    bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+    old = kit.desired("app")
+    bench.cluster.objects[app.ref] = kit.live(old)
+    kit.settled(state, old)
+    mode = stricter(of_unit, of_object)
+    repaired = mode is Mode.ENFORCE and not PAUSES[pause]
+    applied = mode is not Mode.PAUSED
+    outcome = await bench.work(state)
+    assert sorted(bench.cluster.verbs("apply")) == ["app"] * applied + ["web"] * repaired
+    assert outcome.state is (SyncState.SYNCED if repaired else SyncState.PAUSED)
+    number = 2 - repaired - applied
+    who = f"mode {mode}" if mode is not Mode.ENFORCE else f"a pause on the parent, until {pause},"
+    differ = "1 object differs" if number == 1 else f"{number} objects differ"
+    wrong = pause == "tomorrow"
+    told = f"gitops/pause-until on the parent is {pause!r}, no RFC 3339 time with a zone: it pauses nothing"
+    said = [f"{differ}; {who} changes nothing"] * (not repaired) + [told] * wrong
+    assert outcome.sentence == ("; ".join(said) or "as declared")
+
+
+async def test_modes_of_several_objects_are_all_named(bench: Bench, kit: Any) -> None:
+    web, app = (kit.desired(n, handling=Handling(mode=m)) for n, m in (("web", Mode.REPORT), ("app", Mode.PAUSED)))
+    state = kit.state(kit.unit(web, app), records=[kit.record(web, app)])
+    for desired in (web, app):
+        bench.cluster.objects[desired.ref] = kit.edited(desired, level="debug")
+        kit.settled(state, desired).applied = b""
+    outcome = await bench.work(state)
+    assert outcome.sentence == "2 objects differ; mode paused and report changes nothing"
+
+
+@pytest.mark.parametrize("before", [Mode.REPORT, Mode.PAUSED])
+@pytest.mark.parametrize("of_object", [False, True])
+async def test_what_differs_when_the_mode_becomes_less_strict_is_repaired_at_once(
+    bench: Bench, kit: Any, before: Mode, of_object: bool
+) -> None:
+    """Git says another mode, and nothing else changes: one forced apply, as with any repair."""
+    web = kit.desired("web", handling=Handling(mode=before) if of_object else PLAIN)
+    state = kit.state(kit.unit(web, mode=Mode.ENFORCE if of_object else before), records=[kit.record(web)])
+    bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+    kit.settled(state, web).applied = b""
+    assert (await bench.work(state)).state is SyncState.PAUSED
+    state.assign(kit.assignment(kit.unit(kit.desired("web"), content="content-2" if of_object else "content-1")))
+    outcome = await bench.work(state)
+    assert (outcome.state, outcome.repaired) == (SyncState.SYNCED, 1)
+    assert [call for call in bench.cluster.calls if call[0] != "parent"] == [("apply", "web")]
 
 
 async def test_a_pause_on_the_parent_suspends_repair_until_its_time(bench: Bench, kit: Any, clock: Any) -> None:
@@ -40,42 +102,73 @@ async def test_a_pause_on_the_parent_suspends_repair_until_its_time(bench: Bench
     state = drifted(bench, kit, pause_until=until)
     outcome = await bench.work(state)
     assert (outcome.state, outcome.retry_after) == (SyncState.PAUSED, 60)
-    assert "a pause on the parent" in outcome.sentence
     assert bench.cluster.calls == []
     clock.now += 61
     assert (await bench.work(state)).repaired == 1
 
 
-@pytest.mark.parametrize("text", ["tomorrow", "2026-13-40T00:00:00Z", "2999-01-01T00:00:00"])
-async def test_a_pause_that_is_no_time_with_a_zone_is_ignored(bench: Bench, kit: Any, text: str) -> None:
-    assert (await bench.work(drifted(bench, kit, pause_until=text))).repaired == 1
+@pytest.mark.parametrize("text", ["2026-13-40T00:00:00Z", "2999-01-01T00:00:00", "x" * 5000])
+async def test_a_pause_that_is_no_time_with_a_zone_is_told_and_ignored(bench: Bench, kit: Any, text: str) -> None:
+    outcome = await bench.work(drifted(bench, kit, pause_until=text))
+    assert outcome.repaired == 1
+    assert "it pauses nothing" in outcome.sentence
+    assert len(outcome.sentence) < 200
 
 
-async def test_a_contested_object_is_left_alone_and_the_rest_stays_enforced(
-    bench: Bench, kit: Any, context: Context, clock: Any
+# -- the trail that a repair leaves ------------------------------------------------------------------------------------
+
+
+class Counted(NoMetrics):
+    """Counts as it is told to."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[str, object]] = []
+
+    def drifted(self, cluster: Any, kind: str) -> None:
+        self.counted.append(("drifted", kind))
+
+    def drift_became(self, cluster: Any, result: str) -> None:
+        self.counted.append(("became", result))
+
+    def repaired(self, cluster: Any, seconds: float) -> None:
+        self.counted.append(("seconds", seconds))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "result"), [("", "repaired"), ("refused", "failed"), ("admission", "overridden"), ("mode", "reported")]
+)
+async def test_a_repair_is_in_the_log_the_record_and_the_counters_with_who_what_and_result(
+    bench: Bench, kit: Any, context: Context, clock: Any, caplog: pytest.LogCaptureFixture, trouble: str, result: str
 ) -> None:
-    web, app = kit.desired("web"), kit.desired("app")
-    state = kit.state(kit.unit(web, app), records=[kit.record(web, app)])
-    for desired in (web, app):
-        bench.cluster.objects[desired.ref] = kit.edited(desired, level="debug")
-        kit.settled(state, desired).applied = b""
-    for _ in range(10):
-        state.objects[web.ref].heat = state.objects[web.ref].heat.heated(clock.now, context.options.fights)
-    outcome = await bench.work(state)
-    assert bench.cluster.calls == [("apply", "app")]
-    assert outcome.state is SyncState.CONTESTED
-    assert outcome.retry_after is not None
-    pause = state.objects[web.ref].heat.contested_for(clock.now, context.options.fights)
-    assert outcome.retry_after >= pause
-    clock.now += outcome.retry_after
-    assert (await bench.work(state)).state is SyncState.SYNCED
-
-
-async def test_repairs_heat_the_object(bench: Bench, kit: Any, context: Context, clock: Any) -> None:
-    state = drifted(bench, kit)
-    await bench.work(state)
-    (record,) = state.objects.values()
-    assert record.heat.now(clock.now, context.options.fights) == 1
+    caplog.set_level("INFO")
+    metrics = Counted()
+    context = dataclasses.replace(context, metrics=metrics)
+    web = kit.desired("web")
+    mode = Mode.REPORT if trouble == "mode" else Mode.ENFORCE
+    state = kit.state(kit.unit(web, mode=mode), records=[kit.record(web)])
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    parts = {"applier": bench.cluster, "parents": bench.parents, "contents": bench.contents, "context": context}
+    work = unit_work(state, sightings=sightings, **parts)
+    kit.settled(state, web)
+    bench.cluster.objects[web.ref] = live = kit.edited(web, level="debug")
+    sightings.declared_event(Changed(copy.deepcopy(live)))
+    clock.now += 0.25
+    if trouble == "refused":
+        bench.cluster.faults["apply", "web"] = kit.error(ErrorClass.REFUSED)
+    if trouble == "admission":
+        bench.cluster.admit = lambda live: live.update(data={"level": "mutated"})
+    await work.run(kit.key)
+    (drift,) = state.units[kit.key].drifts
+    assert (drift.path, drift.manager, drift.repaired) == ("data.level", "kubectl-edit", result)
+    lines = [
+        (line.path, line.manager, line.object, line.result)
+        for line in caplog.records
+        if line.name == "gitops.reconcile.drifting"
+    ]
+    of = ("data.level", "kubectl-edit", "ConfigMap shop/web")
+    assert lines == [(*of, "pending"), (*of, result)]
+    seconds = [("seconds", 0.25)] if trouble in ("", "admission") else []
+    assert sorted(map(str, metrics.counted)) == sorted(map(str, [("drifted", "changed"), ("became", result), *seconds]))
 
 
 # -- what left the watch ---------------------------------------------------------------------------------------------
@@ -164,17 +257,53 @@ async def test_an_attempt_cancelled_in_flight_leaves_nothing_marked_as_in_flight
     assert not state.objects[web.ref].in_flight
 
 
-async def test_what_admission_changed_is_the_baseline_and_no_drift(bench: Bench, kit: Any) -> None:
-    state = drifted(bench, kit)
+@pytest.mark.parametrize("reason", [Reason.CREATE, Reason.CHANGED, Reason.DRIFT])
+async def test_3_what_admission_overrides_is_told_and_tried_ever_more_rarely_until_it_holds(
+    bench: Bench, kit: Any, context: Context, clock: Any, reason: Reason
+) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[] if reason is Reason.CREATE else [kit.record(web)])
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    parts = {"applier": bench.cluster, "parents": bench.parents, "contents": bench.contents, "context": context}
+    work = unit_work(state, sightings=sightings, **parts)
+    if reason is not Reason.CREATE:
+        bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+        kit.settled(state, web if reason is Reason.DRIFT else kit.desired("web", data={"level": "old"})).applied = b""
+    bench.cluster.admit = lambda live: live.update(data={"level": "mutated"})
+    told = 'data.level of ConfigMap shop/web: declared "info" (bundles/base/web.yaml:1), overridden by admission'
+    outcome = await work.run(kit.key)
+    assert (outcome.state, outcome.sentence, outcome.repaired) == (SyncState.SYNCED, told, 0)
+    (drift,) = [d for d in state.units[kit.key].drifts if d.is_open]
+    assert (drift.field, drift.live, drift.repaired) == (("data", "level"), "mutated", Repair.OVERRIDDEN)
+    for pause in (60, 120, 240):
+        bench.cluster.calls.clear()
+        assert (await work.run(kit.key)).retry_after == pause
+        assert bench.cluster.calls == [], "not sent again and again"
+        clock.now += pause
+        assert (await work.run(kit.key)).sentence == told
+        assert bench.cluster.verbs("apply", "dry-run") == ["web"]
+    bench.cluster.admit = lambda live: None
+    clock.now += 480
+    outcome = await work.run(kit.key)
+    assert (outcome.sentence, outcome.repaired, outcome.retry_after) == ("as declared", 1, None)
+    assert [d.repaired for d in state.units[kit.key].drifts if d.key == drift.key] == [Repair.REPAIRED]
 
-    def admit(live: dict[str, Any]) -> None:
-        live["data"] = {"level": "mutated"}
 
-    bench.cluster.admit = admit
-    state.units[kit.key].drifts = []
-    assert (await bench.work(state)).state is SyncState.SYNCED
-    (record,) = state.objects.values()
-    assert record.overridden == (("data", "level"),)
+@pytest.mark.parametrize("mode", [Mode.REPORT, Mode.PAUSED])
+async def test_what_admission_overrides_is_not_tried_again_where_nothing_is_repaired(
+    bench: Bench, kit: Any, context: Context, clock: Any, mode: Mode
+) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    parts = {"applier": bench.cluster, "parents": bench.parents, "contents": bench.contents, "context": context}
+    work = unit_work(state, sightings=sightings, **parts)
+    bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+    kit.settled(state, web).applied = b""
+    bench.cluster.admit = lambda live: live.update(data={"level": "mutated"})
+    await work.run(kit.key)
+    state.assign(kit.assignment(kit.unit(web, mode=mode)))
     bench.cluster.calls.clear()
-    assert (await bench.work(state)).state is SyncState.SYNCED
-    assert bench.cluster.calls == [], "not sent again and again"
+    clock.now += 3600
+    assert "overridden by admission" in (await work.run(kit.key)).sentence
+    assert bench.cluster.calls == []

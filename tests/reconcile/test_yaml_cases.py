@@ -16,9 +16,8 @@ from gitops.model.findings import Origin
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.overlays.provenance import Provenance
 from gitops.plan.units import DesiredObject, Stage
-from gitops.reconcile.reporting import render_drift
-from gitops.reconcile.state import UnitState
 from gitops.report.drift import DriftRecord, drift_records
+from gitops.report.drift_files import UnitDrift, render_drift
 
 OURS = "gitops-test"
 KEY = UnitKey.parse("bundle/base@a")
@@ -71,19 +70,19 @@ def test_y04_base_60_stays_text_in_comparison_and_drift_file():
         "spec.portPair": "22:22",
         "spec.window": "12:30",
     }
-    file = render_drift(KEY, UnitState(KEY, drifts=list(records)))
+    file = render_drift(UnitDrift(KEY, records))
     for read in (yaml.safe_load(file), read_documents(file, file="drift.yaml").documents[0].body):
-        assert {d["path"]: d["declared"] for d in read["drifts"]} == words
-        assert {d["path"]: d["live"] for d in read["drifts"]}["spec.window"] == 750
+        assert {d["path"]: d["declared"] for d in read["open"]} == words
+        assert {d["path"]: d["live"] for d in read["open"]}["spec.window"] == 750
 
 
 def test_y07_large_integers_are_exact_in_comparison_and_drift_file():
     item = desired("  id: 9123456789012345678\n  ids: [9007199254740993]\n")
     assert drifts(item) == ()
     (record,) = drifts(item, id=9123456789012345677)
-    file = render_drift(KEY, UnitState(KEY, drifts=[record]))
+    file = render_drift(UnitDrift(KEY, (record,)))
     (document,) = read_documents(file, file="drift.yaml").documents
-    (shown,) = document.body["drifts"]
+    (shown,) = document.body["open"]
     assert (shown["declared"], shown["live"]) == (9123456789012345678, 9123456789012345677)
     (record,) = drifts(item, ids=[9007199254740992])  # a reader that makes floats of them would see no difference
     assert record.declared in (9007199254740993, [9007199254740993])
@@ -92,8 +91,8 @@ def test_y07_large_integers_are_exact_in_comparison_and_drift_file():
 def test_y05_dates_stay_text_in_a_drift_file():
     item = desired("  day: 2030-01-02\n")
     (record,) = drifts(item, day="2030-01-03")
-    file = render_drift(KEY, UnitState(KEY, drifts=[record]))
-    (shown,) = yaml.safe_load(file)["drifts"]
+    file = render_drift(UnitDrift(KEY, (record,)))
+    (shown,) = yaml.safe_load(file)["open"]
     assert (shown["declared"], shown["live"]) == ("2030-01-02", "2030-01-03")
 
 

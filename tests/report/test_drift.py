@@ -15,6 +15,7 @@ from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.overlays.provenance import Provenance
 from gitops.plan.units import DesiredObject, Stage
 from gitops.report.drift import (
+    MOST_PATHS,
     VALUE_LIMIT,
     DriftKind,
     Repair,
@@ -22,7 +23,9 @@ from gitops.report.drift import (
     object_record,
     rfc3339,
     shown,
+    shown_apart,
 )
+from gitops.report.drift_files import record_body
 
 OURS = "gitops-main"
 UNIT = UnitKey.parse("function/llama-chat/h100-0@dgx-a")
@@ -85,8 +88,7 @@ def live(desired: DesiredObject, decode_replicas: int, note: str | None = "as it
 def test_a_changed_value_is_told_with_file_and_line(desired: DesiredObject) -> None:
     comparison = fields.compare(desired.body, live(desired, 5), OURS)
     (record,) = drift_records(UNIT, desired, comparison, detected_at=NOW)
-    assert record.with_repair(Repair.REPAIRED).to_dict() == {
-        "unit": "function/llama-chat/h100-0@dgx-a",
+    assert record_body(record.with_repair(Repair.REPAIRED, NOW)) == {
         "object": "DynamoGraphDeployment.nvidia.com fn-llama/llama",
         "kind": "changed",
         "path": "spec.components[name=decode].replicas",
@@ -94,8 +96,11 @@ def test_a_changed_value_is_told_with_file_and_line(desired: DesiredObject) -> N
         "live": 5,
         "declaredAt": f"{FILE}:9",
         "by": "kubectl-edit (Update)",
+        "manager": "kubectl-edit",
+        "operation": "Update",
         "lastWrite": "2026-03-01T12:00:00Z",
         "detectedAt": "2026-03-01T12:00:30Z",
+        "endedAt": "2026-03-01T12:00:30Z",
         "outcome": "repaired",
     }
     assert record.sentence == (
@@ -108,8 +113,8 @@ def test_a_removed_value_is_told_with_who_probably_did_it(desired: DesiredObject
     comparison = fields.compare(desired.body, live(desired, 2, note=None), OURS)
     (record,) = drift_records(UNIT, desired, comparison, detected_at=NOW)
     assert record.path == "spec.note"
-    assert "live" not in record.to_dict()
-    assert record.to_dict()["detail"] == "missing"
+    assert "live" not in record_body(record)
+    assert (record_body(record)["detail"], record_body(record)["inferred"]) == ("missing", True)
     assert record.by == "probably kubectl-edit (Update)"
     assert 'was removed, declared at functions/llama-chat/manifests/graph.yaml:10 as "as it is"' in record.sentence
 
@@ -121,7 +126,7 @@ def test_lost_ownership_alone_is_no_drift_record(desired: DesiredObject) -> None
 
 def test_an_object_that_is_gone_has_one_record(desired: DesiredObject) -> None:
     record = object_record(UNIT, desired, DriftKind.DELETED, detected_at=NOW).with_repair(Repair.REPAIRED)
-    assert record.to_dict()["by"] == "unknown"
+    assert record_body(record)["by"] == "unknown"
     assert record.sentence == (
         f"DynamoGraphDeployment.nvidia.com fn-llama/llama was deleted (declared at {FILE}:1); by unknown; repaired"
     )
@@ -135,7 +140,7 @@ def test_x01_secret_values_are_in_no_form() -> None:
     found = {**secret.body, "data": {"token": "dHdv"}}
     (record,) = drift_records(UNIT, secret, fields.compare(secret.body, found, OURS), detected_at=NOW)
     assert (record.declared, record.live, record.masked) == (MASK, MASK_OTHER, True)
-    for form in (repr(record), record.sentence, repr(record.to_dict())):
+    for form in (repr(record), record.sentence, repr(record_body(record))):
         assert "b25l" not in form
         assert "dHdv" not in form
 
@@ -144,6 +149,24 @@ def test_values_are_bounded() -> None:
     assert shown("x" * 1000) == "x" * (VALUE_LIMIT - 1) + "…"
     assert len(shown([{"name": "x" * 1000}])) == VALUE_LIMIT
     assert shown({"a": 1}) == {"a": 1}
+    assert shown("one\ntwo\x1b[31m") == "one\\ntwo\\u001b[31m"
+
+
+def test_of_long_texts_the_place_where_they_part_is_shown() -> None:
+    before, after = shown_apart("x" * 1000 + "level=info", "x" * 1000 + "level=debug")
+    assert before == "…" + "x" * 34 + "level=info"
+    assert after == "…" + "x" * 34 + "level=debug"
+    assert shown_apart("short", "y" * 300)[0] == "short"
+
+
+def test_of_very_many_differences_of_an_object_the_first_are_records_and_the_rest_a_number() -> None:
+    keys = {f"k{number:03}": "a" for number in range(MOST_PATHS + 7)}
+    text = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s", "namespace": "n"}, "data": keys}
+    desired = make(msgspec.json.encode(text))
+    found = {**desired.body, "data": dict.fromkeys(keys, "b")}
+    records = drift_records(UNIT, desired, fields.compare(desired.body, found, OURS), detected_at=NOW)
+    assert len(records) == MOST_PATHS + 1
+    assert "7 more paths of ConfigMap n/s" in records[-1].sentence
 
 
 def test_records_are_sorted_and_the_same_each_time(desired: DesiredObject) -> None:

@@ -134,9 +134,9 @@ def body_of(request: Request) -> dict[str, Any]:
 
 
 def drift_file(fleet: Fleet, name: str, cluster_name: str = DGX) -> list[dict[str, Any]]:
-    """The drifts that the status branch tells of a bundle's unit."""
-    drifts: list[dict[str, Any]] = fleet.status(f"drift/{cluster_name}/bundle.{name}.yaml").get("drifts", [])
-    return drifts
+    """The drifts that the status branch tells of a bundle's unit, open ones first, each the newest first."""
+    body = fleet.status(f"drift/{cluster_name}/bundle.{name}.yaml")
+    return [*body.get("open", []), *body.get("recent", [])]
 
 
 async def drift_reported(fleet: Fleet, name: str, **wanted: str) -> dict[str, Any]:

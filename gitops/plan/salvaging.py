@@ -1,0 +1,43 @@
+"""What is sound of a document with errors, so that all else that is wrong is told in the same run.
+
+It is judged, never applied. What is wrong is left out; where that could make something else look wrong (a list of
+patches that is not read leaves the base alone, which may be valid with them only), nothing is salvaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from gitops.manifests.canonical import copy_json
+from gitops.manifests.lines import Path
+from gitops.model.documents import Document
+
+D = TypeVar("D", bound=Document)
+
+MATERIAL = frozenset({"manifests", "patches", "clusterPatches", "manifestMergePatches", "jsonPatches"})
+"""Fields that say what objects are made of: all of them, or nothing about the objects."""
+
+_STAND_INS = {"version": "0", "gpu": "-"}
+"""Needed fields that no other finding depends on."""
+
+
+def salvage(model: type[D], body: dict[str, Any], wrong: Iterable[Path]) -> D | None:
+    """The document without the fields at these paths; None when it is none without them."""
+    rest = copy_json(body)
+    for path in wrong:
+        if not path or MATERIAL.intersection(path) or not isinstance(path[-1], str):
+            return None
+        *parents, name = path
+        holder: Any = rest
+        for parent in parents:
+            holder = holder[parent]
+        holder.pop(name, None)
+        if name in _STAND_INS:
+            holder[name] = _STAND_INS[name]
+    try:
+        return model.model_validate(rest)
+    except ValidationError:
+        return None
