@@ -207,7 +207,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         deletion_deadline=settings.deletion_deadline,
         lease=LeaseTimes.of(settings.lease_duration),
         fuse=settings.fuse.limits(),
-        fights=FightLimits(settings.fights.limit, settings.fights.half_life),
+        fights=FightLimits(settings.fights.limit, settings.fights.half_life, settings.fights.longest),
     )
 
 

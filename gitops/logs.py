@@ -20,7 +20,9 @@ from typing import IO
 
 import msgspec
 
-_FIELDS = ("unit", "cluster", "commit")
+_FIELDS = ("unit", "cluster", "commit", "object", "path", "manager", "result")
+"""What a line may be about: the first three by its context, the others where drift is told, found or repaired."""
+
 _context: ContextVar[dict[str, str] | None] = ContextVar("gitops_log_context", default=None)
 
 _URL = re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*://)((?:[^\s/?#'\"<>]*@)?)([^\s?#'\"<>]*)([?#][^\s'\"<>]*)?")
@@ -92,7 +94,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._redact(record.getMessage()),
-            **_about(record),
+            **{name: self._redact(value) for name, value in _about(record).items()},
         }
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = self._redact(self.formatException(record.exc_info))
@@ -108,9 +110,10 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%H:%M:%S", time.localtime(record.created))
-        message = _CONTROL.sub(lambda m: m[0].encode("unicode_escape").decode(), self._redact(record.getMessage()))
         fields = "".join(f"  {name}={value}" for name, value in _about(record).items())
-        line = f"{moment}.{int(record.created % 1 * 1000):03d} {record.levelname:<7} {message}{fields}"
+        text = self._redact(record.getMessage() + fields)
+        text = _CONTROL.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
+        line = f"{moment}.{int(record.created % 1 * 1000):03d} {record.levelname:<7} {text}"
         if record.exc_info and record.exc_info[0] is not None:
             line += "\n" + self._redact(self.formatException(record.exc_info))
         return line

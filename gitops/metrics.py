@@ -110,6 +110,12 @@ class PrometheusMetrics:
             ("cluster", "kind"),
             registry=r,
         )
+        self._drift_results = Counter(
+            "gitops_drift_results",
+            "What became of differences from Git, by result: repaired, reported, contested, overridden, failed, …",
+            ("cluster", "result"),
+            registry=r,
+        )
         self._open = Gauge(
             "gitops_drifts_open",
             "Differences from Git that are not repaired: not allowed to, given up, or a moment old.",
@@ -150,6 +156,9 @@ class PrometheusMetrics:
 
     def drifted(self, cluster: str, kind: str) -> None:
         self._drifts.labels(cluster, kind).inc()
+
+    def drift_became(self, cluster: str, result: str) -> None:
+        self._drift_results.labels(cluster, result).inc()
 
     def drifts_open(self, cluster: str, count: int) -> None:
         self._open.labels(cluster).set(count)

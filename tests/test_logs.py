@@ -102,6 +102,14 @@ def test_text_format_escapes_what_could_fake_a_line(stream: io.StringIO) -> None
     assert line.endswith("unit=u")
 
 
+def test_fields_are_cleaned_as_the_text_is(stream: io.StringIO) -> None:
+    """A field manager is a name that anybody chooses."""
+    logs.configure(level="info", format="text", stream=stream)
+    logging.getLogger("x").info("a", extra={"manager": "m\n12:00:00 ERROR faked", "result": "repaired"})
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("manager=m\\n12:00:00 ERROR faked  result=repaired")
+
+
 def test_auto_format_is_json_without_a_terminal(stream: io.StringIO) -> None:
     logs.configure(level="info", format="auto", stream=stream)
     logging.getLogger("x").info("hello")

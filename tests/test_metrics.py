@@ -23,6 +23,7 @@ def test_engine_can_count_with_it() -> None:
     def engine(metrics: Metrics) -> None:
         metrics.applied(A, "created")
         metrics.drifted(A, "changed")
+        metrics.drift_became(A, "repaired")
         metrics.repaired(A, 0.04)
         metrics.pruned(A)
         metrics.fetched("advanced")
@@ -34,6 +35,9 @@ def test_engine_can_count_with_it() -> None:
     engine(metrics)
     engine(NoMetrics())
     assert lines(metrics, "gitops_drifts_total") == ['gitops_drifts_total{cluster="dgx-a",kind="changed"} 1.0']
+    assert lines(metrics, "gitops_drift_results_total") == [
+        'gitops_drift_results_total{cluster="dgx-a",result="repaired"} 1.0'
+    ]
     assert lines(metrics, "gitops_findings_errors") == ["gitops_findings_errors 3.0"]
     assert 'gitops_repair_seconds_bucket{cluster="dgx-a",le="0.05"} 1.0' in lines(metrics, "gitops_repair_seconds")
     for name, member in inspect.getmembers(Metrics, inspect.isfunction):

@@ -95,6 +95,17 @@ class Drifts:
         writer = maker(live, self._state.manager)
         self._about_object(key, self._object(key, desired, DriftKind.RECREATED, writer))
 
+    def overridden(self, key: UnitKey, records: Sequence[DriftRecord]) -> None:
+        """Fields that admission put back right after they were written: those of which no open drift tells yet."""
+        unit_state = self._state.units.get(key)
+        if unit_state is not None and records:
+            told = {(d.object, d.field) for d in unit_state.drifts if d.is_open}
+            self._add(key, [r for r in records if (r.object, r.field) not in told])
+
+    def of_child(self, key: UnitKey, ref: ObjectRef, records: Sequence[DriftRecord]) -> None:
+        """All that is edited of an object that an operator made; nothing when it put that back."""
+        self._note(key, ref, records, lambda _: Repair.REVERTED)
+
     def mark(self, key: UnitKey, ref: ObjectRef, repair: Repair, paths: Collection[Path]) -> None:
         """What became of the open drifts at these paths of an object; () is the whole object."""
         if paths:
@@ -178,13 +189,30 @@ class Drifts:
     ) -> None:
         if kept == unit_state.drifts:
             return
-        for record in new:
-            _log.warning("drift: %s", record.sentence, extra={"unit": str(key)})
-            self._context.metrics.drifted(self._state.name, str(record.kind))
+        before = {record.key: record.repaired for record in unit_state.drifts}
+        found = {id(record) for record in new}
+        for record in kept:
+            if id(record) in found:
+                _log.warning("drift: %s", record.sentence, extra=_about(record))
+                self._context.metrics.drifted(self._state.name, str(record.kind))
+            elif before.get(record.key) is not record.repaired:
+                _log.info("drift: %s", record.sentence, extra=_about(record))
+                self._context.metrics.drift_became(self._state.name, str(record.repaired))
         unit_state.drifts, unit_state.drifts_left_out = drift_history.bounded(
             kept, unit_state.drifts_left_out, at=self._context.moment()
         )
         self._touched(key)
+
+
+def _about(record: DriftRecord) -> dict[str, str]:
+    """Of a line in the log: who did what to which field, and what became of it."""
+    return {
+        "unit": str(record.unit),
+        "object": str(record.object),
+        "path": record.path,
+        "manager": record.manager,
+        "result": str(record.repaired),
+    }
 
 
 def _is_at(drift: DriftRecord, paths: Collection[Path]) -> bool:

@@ -25,12 +25,14 @@ from gitops.plan.units import RECONCILER_LABEL, DesiredObject
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex, project, ref_of
 from gitops.readiness.statuses import AppliedMark, ChildRecord
+from gitops.reconcile.child_drift import ChildDrift
 from gitops.reconcile.contesting import fought_over
 from gitops.reconcile.context import Context
 from gitops.reconcile.drifting import Drifts
 from gitops.reconcile.fights import WHOLE
 from gitops.reconcile.observing import Observation, Sighting, is_stale, observe
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.overriding import Overrides
 from gitops.reconcile.owning import Owning
 from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import adoption_of
@@ -62,7 +64,11 @@ class Sightings:
         self._touched = touched
         self.owners = OwnerIndex()
         self.owning = Owning(state, context, look=lambda key: look(key, False))
+        self.overrides = Overrides(state, context)
         self._drifts = Drifts(state, context, self.owning.contesting, touched=touched)
+        self.children = ChildDrift(
+            state, context, self.owners, look=lambda key: look(key, False), note=self._drifts.of_child
+        )
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
 
     # -- declared objects --------------------------------------------------------------------------------------------
@@ -123,7 +129,9 @@ class Sightings:
         if rest.digest != desired.digest:
             observation = observe(record, rest, live, manager=self._state.manager, content_applied=applied)
         moved = self._note_contested(key, rest, live)
-        self._state.by_uid[record.uid] = key
+        if self._state.by_uid.get(record.uid) != key:
+            self._state.by_uid[record.uid] = key
+            self.children.owner_seen(key, record.uid)
         others = (record.held or left != self._state.left_out(desired.ref)) and not record.deleting
         others = others or moved or given_up
         self._evaluate(record, live)
@@ -223,6 +231,7 @@ class Sightings:
     def gone(self, key: UnitKey, desired: DesiredObject) -> None:
         """A declared object certainly does not exist any more."""
         self.owning.gone(desired.ref)
+        self.overrides.gone(desired.ref)
         record = self._state.objects.pop(desired.ref, None)
         if record is None:
             return
@@ -259,6 +268,7 @@ class Sightings:
         key, wanted = found
         if outcome.error is None and outcome.live is not None:
             wanted = self.owning.sighted(wanted, record, outcome.live)
+            self._drifts.overridden(key, self.overrides.answered(key, desired, outcome.live, outcome.overridden))
         self._touched(key)
         if (left and left == record.uid) or self._missed(record):
             self._left(desired.ref, record.uid)
@@ -307,10 +317,12 @@ class Sightings:
             if uid in self._state.by_uid:
                 return  # a declared object that also matches an operator's selector
             self._put_child(event.obj, self.owners.get(uid))
+            self.children.seen(event.obj)
             self._tell(uid)
         elif isinstance(event, Deleted | Vanished):
             uid = event.uid if isinstance(event, Vanished) else str(event.obj.get("metadata", {}).get("uid", ""))
             self._tell(uid)
+            self.children.gone(uid)
             self.owners.remove(uid)
 
     def _put_child(self, obj: Mapping[str, Any], before: ChildRecord | None) -> None:

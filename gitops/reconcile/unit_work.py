@@ -161,6 +161,8 @@ class UnitWork:
         run = Attempt(unit, applier, paused_until=pause if paused_for else "", retry_after=paused_for or None)
         run.notes += pauses.problems(pause)
         look = self._once.look(run, record or ParentRecord(unit.key))
+        if not paused_for:
+            self._sightings.overrides.retry(unit)
         plan = plan_unit(
             replace(unit, mode=Mode.REPORT) if paused_for and unit.mode is Mode.ENFORCE else unit,
             record=record,
@@ -324,6 +326,9 @@ class UnitWork:
             self._keep(stored)
         records = ((o.ref, self._state.objects.get(o.ref)) for o in unit.objects)
         left_over = left_over_sentence([(str(ref), r.left_over) for ref, r in records if r is not None and r.left_over])
+        for told, later in (self._sightings.overrides.tell(unit), self._sightings.children.tell(unit)):
+            run.notes += told
+            run.look_in(later)
         return conclude(run, plan, pruned, unit_state=unit_state, rng=self._context.rng, left_over=left_over)
 
     async def _remove(self, record: ParentRecord) -> UnitOutcome:

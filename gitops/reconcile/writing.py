@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from gitops.cluster.applying import ApplyOutcome, ApplyResult
@@ -21,6 +22,8 @@ from gitops.reconcile.state import ClusterState, ObjectRecord
 from gitops.reconcile.taking_over import Adopter
 from gitops.reconcile.unblocking import Unblocker
 from gitops.report.drift import Repair
+
+_log = logging.getLogger(__name__)
 
 
 class Writer:
@@ -113,11 +116,13 @@ class Writer:
     def _applied(self, run: Attempt, step: Apply, record: ObjectRecord, outcome: ApplyOutcome) -> None:
         desired = step.object
         run.applied += 1
-        drifting = record.drifting
+        drifting, only_owner = record.drifting, record.unowned
         if step.reason is Reason.DRIFT or drifting == (WHOLE,):
             self._sightings.owning.contesting.repaired(desired, drifting or (WHOLE,))
         if step.reason is Reason.DRIFT:
-            run.repaired += 1
+            run.repaired += not outcome.overridden
+            if only_owner:  # no drift that people see, so nothing else tells
+                _log.info("took back the ownership of fields of %s", desired.ref, extra={"object": desired.ref})
             if record.drifted_at is not None:
                 self._context.metrics.repaired(self._state.name, self._context.clock() - record.drifted_at)
         record.drifted_at = None

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from gitops.cluster.child_edits import ChildEdit
 from gitops.cluster.comparison import Comparison, DifferenceKind, FieldDifference
 from gitops.cluster.managed_fields import UNKNOWN_WRITER, Writer
 from gitops.cluster.values import ABSENT, Absent
@@ -42,6 +43,7 @@ class DriftKind(enum.StrEnum):
     CHANGED = "changed"  # a declared value is another one, or gone
     DELETED = "deleted"  # the object is gone
     RELABELLED = "relabelled"  # the object lost our label, so our watch cannot see it any more
+    CHILD = "child"  # a field of an object that an operator made of ours: never repaired by us
     RECREATED = "recreated"  # somebody made another object under its name
 
 
@@ -152,6 +154,9 @@ class DriftRecord:
             what = f"{self.object} was deleted ({declared_at})"
         elif self.kind is DriftKind.RELABELLED:
             what = f"{self.object} lost our label ({declared_at})"
+        elif self.kind is DriftKind.CHILD:
+            made = f"which an operator made of what is {declared_at}"
+            what = f"{self.path} of {self.object}, {made}, is {_text(self.live)}"
         elif self.kind is DriftKind.RECREATED:
             what = f"{self.object} was deleted and made anew ({declared_at})"
         elif not self.path:
@@ -194,6 +199,23 @@ def object_record(
     """A record about a whole object. Nobody records who deletes; `writer` is who relabelled it or made it anew,
     `field` what the former took."""
     return _record(unit, desired, kind, detected_at, writer, field=field)
+
+
+def child_record(
+    unit: UnitKey, owner: DesiredObject, child: ObjectRef, edit: ChildEdit, *, detected_at: datetime.datetime
+) -> DriftRecord:
+    """A record about a field of an object that an operator made of `owner`. What it should be only that one knows."""
+    record = _record(
+        unit,
+        owner,
+        DriftKind.CHILD,
+        detected_at,
+        edit.writer,
+        path=edit.shown,
+        live=edit.value,
+        masked=edit.masked,
+    )
+    return replace(record, object=child, repaired=Repair.REPORTED)
 
 
 def _of_difference(

@@ -18,6 +18,7 @@ from controlplane_kit.client import APPLY, MERGE, ApiServer
 from gitops.cluster.fields import entry_digest
 from gitops.model.identity import GroupVersionKind
 from gitops.plan.units import RECONCILER_LABEL
+from gitops.reconcile.fights import FightLimits
 from gitops.reconcile.outcomes import SyncState
 from gitops.report.drift import DriftRecord, Repair
 
@@ -109,8 +110,8 @@ async def test_2_3_admission_that_changes_a_value_in_passing(
     before = shared_api.get(path_of(body))
     outcome = await live_unit.see()
 
-    # Our repair is overridden as well: told, not tried again, and not taken for what Git wants.
-    assert (outcome.repaired, outcome.retry_after) == (1, None)
+    # Our repair is overridden as well: told, not tried again for a while, and not taken for what Git wants.
+    assert (outcome.applied, outcome.repaired, outcome.retry_after) == (1, 0, pytest.approx(60, abs=5))
     assert told(live_unit) == [("data.level", ADMISSION, Repair.OVERRIDDEN)]
     assert shared_api.get(path_of(body))["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert (await live_unit.see()).applied == 0
@@ -122,7 +123,7 @@ async def test_2_3_admission_that_changes_a_value_in_passing(
     webhook.patch = [{"op": "replace", "path": "/data/level", "value": "third"}]
     await asyncio.to_thread(touch, shared_api, body)
     webhook.patch = [{"op": "replace", "path": "/data/level", "value": "theirs"}]
-    assert (await live_unit.see()).repaired == 1
+    assert (await live_unit.see()).applied == 1
     assert [(d.repaired, d.live, d.count) for d in records(live_unit)] == [(Repair.OVERRIDDEN, "third", 2)]
 
     # Beside it everything is repaired as ever, and when admission lets go, so is this.
@@ -134,6 +135,34 @@ async def test_2_3_admission_that_changes_a_value_in_passing(
     outcome = await live_unit.see()
     assert (outcome.state, outcome.repaired) == (SyncState.SYNCED, 1)
     assert shared_api.get(path_of(body))["data"] == {"level": "ours", "size": "5"}
+
+
+async def test_3_what_admission_makes_of_a_new_object_is_told_and_repaired_when_the_rule_is_gone(
+    live_unit: LiveUnit, shared_api: ApiServer, namespace: str, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells that it went: no event, and until then every apply is answered with 200 and stores nothing."""
+    monkeypatch.setattr(FightLimits, "pause", lambda limits, rounds: 0.1)
+    webhook.patch = [{"op": "replace", "path": "/data/level", "value": "theirs"}]
+    probe = config_map(namespace, level="probe")
+    probe["metadata"]["name"] = "probe"
+    await asyncio.to_thread(applied_as, shared_api, probe, "probe")
+    await until(lambda: touch(shared_api, probe)["data"]["level"] == "theirs")
+    body = config_map(namespace, level="ours", size="5")
+    outcome = await live_unit.declare(body)
+    sentence = 'declared "ours" (bundles/test/manifests.yaml:1), overridden by admission'
+    assert (outcome.state, sentence in outcome.sentence) == (SyncState.SYNCED, True)
+    assert told(live_unit) == [("data.level", ADMISSION, Repair.OVERRIDDEN)]
+    version = shared_api.get(path_of(body))["metadata"]["resourceVersion"]
+    for _ in range(2):
+        while not (outcome := await live_unit.work()).applied:
+            pass
+    assert shared_api.get(path_of(body))["metadata"]["resourceVersion"] == version
+    webhook.patch = []
+    while not (outcome := await live_unit.work()).repaired:
+        pass
+    assert shared_api.get(path_of(body))["data"] == {"level": "ours", "size": "5"}
+    assert (outcome.sentence, outcome.retry_after) == ("as declared", None)
+    assert told(live_unit) == [("data.level", ADMISSION, Repair.REPAIRED)]
 
 
 async def test_2_admission_that_changes_an_annotation_during_a_write_of_status(

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import datetime
 from typing import Any
 
 import pytest
 
 from gitops.cluster.errors import ErrorClass
+from gitops.cluster.reflecting import Changed
+from gitops.plan.planning import Reason
 from gitops.plan.units import PLAIN, Handling, Mode, stricter
+from gitops.reconcile.context import Context
+from gitops.reconcile.metrics import NoMetrics
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.sightings import Sightings
 from gitops.reconcile.state import ClusterState
 from gitops.report.drift import Repair
+from tests.reconcile.conftest import unit_work
 from tests.reconcile.unit_bench import Bench
 
 # -- drift that may not be repaired ----------------------------------------------------------------------------------
@@ -107,6 +115,62 @@ async def test_a_pause_that_is_no_time_with_a_zone_is_told_and_ignored(bench: Be
     assert len(outcome.sentence) < 200
 
 
+# -- the trail that a repair leaves ------------------------------------------------------------------------------------
+
+
+class Counted(NoMetrics):
+    """Counts as it is told to."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[str, object]] = []
+
+    def drifted(self, cluster: Any, kind: str) -> None:
+        self.counted.append(("drifted", kind))
+
+    def drift_became(self, cluster: Any, result: str) -> None:
+        self.counted.append(("became", result))
+
+    def repaired(self, cluster: Any, seconds: float) -> None:
+        self.counted.append(("seconds", seconds))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "result"), [("", "repaired"), ("refused", "failed"), ("admission", "overridden"), ("mode", "reported")]
+)
+async def test_a_repair_is_in_the_log_the_record_and_the_counters_with_who_what_and_result(
+    bench: Bench, kit: Any, context: Context, clock: Any, caplog: pytest.LogCaptureFixture, trouble: str, result: str
+) -> None:
+    caplog.set_level("INFO")
+    metrics = Counted()
+    context = dataclasses.replace(context, metrics=metrics)
+    web = kit.desired("web")
+    mode = Mode.REPORT if trouble == "mode" else Mode.ENFORCE
+    state = kit.state(kit.unit(web, mode=mode), records=[kit.record(web)])
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    parts = {"applier": bench.cluster, "parents": bench.parents, "contents": bench.contents, "context": context}
+    work = unit_work(state, sightings=sightings, **parts)
+    kit.settled(state, web)
+    bench.cluster.objects[web.ref] = live = kit.edited(web, level="debug")
+    sightings.declared_event(Changed(copy.deepcopy(live)))
+    clock.now += 0.25
+    if trouble == "refused":
+        bench.cluster.faults["apply", "web"] = kit.error(ErrorClass.REFUSED)
+    if trouble == "admission":
+        bench.cluster.admit = lambda live: live.update(data={"level": "mutated"})
+    await work.run(kit.key)
+    (drift,) = state.units[kit.key].drifts
+    assert (drift.path, drift.manager, drift.repaired) == ("data.level", "kubectl-edit", result)
+    lines = [
+        (line.path, line.manager, line.object, line.result)
+        for line in caplog.records
+        if line.name == "gitops.reconcile.drifting"
+    ]
+    of = ("data.level", "kubectl-edit", "ConfigMap shop/web")
+    assert lines == [(*of, "pending"), (*of, result)]
+    seconds = [("seconds", 0.25)] if trouble in ("", "admission") else []
+    assert sorted(map(str, metrics.counted)) == sorted(map(str, [("drifted", "changed"), ("became", result), *seconds]))
+
+
 # -- what left the watch ---------------------------------------------------------------------------------------------
 
 
@@ -193,17 +257,53 @@ async def test_an_attempt_cancelled_in_flight_leaves_nothing_marked_as_in_flight
     assert not state.objects[web.ref].in_flight
 
 
-async def test_what_admission_changed_is_the_baseline_and_no_drift(bench: Bench, kit: Any) -> None:
-    state = drifted(bench, kit)
+@pytest.mark.parametrize("reason", [Reason.CREATE, Reason.CHANGED, Reason.DRIFT])
+async def test_3_what_admission_overrides_is_told_and_tried_ever_more_rarely_until_it_holds(
+    bench: Bench, kit: Any, context: Context, clock: Any, reason: Reason
+) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[] if reason is Reason.CREATE else [kit.record(web)])
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    parts = {"applier": bench.cluster, "parents": bench.parents, "contents": bench.contents, "context": context}
+    work = unit_work(state, sightings=sightings, **parts)
+    if reason is not Reason.CREATE:
+        bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+        kit.settled(state, web if reason is Reason.DRIFT else kit.desired("web", data={"level": "old"})).applied = b""
+    bench.cluster.admit = lambda live: live.update(data={"level": "mutated"})
+    told = 'data.level of ConfigMap shop/web: declared "info" (bundles/base/web.yaml:1), overridden by admission'
+    outcome = await work.run(kit.key)
+    assert (outcome.state, outcome.sentence, outcome.repaired) == (SyncState.SYNCED, told, 0)
+    (drift,) = [d for d in state.units[kit.key].drifts if d.is_open]
+    assert (drift.field, drift.live, drift.repaired) == (("data", "level"), "mutated", Repair.OVERRIDDEN)
+    for pause in (60, 120, 240):
+        bench.cluster.calls.clear()
+        assert (await work.run(kit.key)).retry_after == pause
+        assert bench.cluster.calls == [], "not sent again and again"
+        clock.now += pause
+        assert (await work.run(kit.key)).sentence == told
+        assert bench.cluster.verbs("apply", "dry-run") == ["web"]
+    bench.cluster.admit = lambda live: None
+    clock.now += 480
+    outcome = await work.run(kit.key)
+    assert (outcome.sentence, outcome.repaired, outcome.retry_after) == ("as declared", 1, None)
+    assert [d.repaired for d in state.units[kit.key].drifts if d.key == drift.key] == [Repair.REPAIRED]
 
-    def admit(live: dict[str, Any]) -> None:
-        live["data"] = {"level": "mutated"}
 
-    bench.cluster.admit = admit
-    state.units[kit.key].drifts = []
-    assert (await bench.work(state)).state is SyncState.SYNCED
-    (record,) = state.objects.values()
-    assert record.overridden == (("data", "level"),)
+@pytest.mark.parametrize("mode", [Mode.REPORT, Mode.PAUSED])
+async def test_what_admission_overrides_is_not_tried_again_where_nothing_is_repaired(
+    bench: Bench, kit: Any, context: Context, clock: Any, mode: Mode
+) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    sightings = Sightings(state, context, look=lambda key, urgent: None, touched=lambda key: None)
+    parts = {"applier": bench.cluster, "parents": bench.parents, "contents": bench.contents, "context": context}
+    work = unit_work(state, sightings=sightings, **parts)
+    bench.cluster.objects[web.ref] = kit.edited(web, level="debug")
+    kit.settled(state, web).applied = b""
+    bench.cluster.admit = lambda live: live.update(data={"level": "mutated"})
+    await work.run(kit.key)
+    state.assign(kit.assignment(kit.unit(web, mode=mode)))
     bench.cluster.calls.clear()
-    assert (await bench.work(state)).state is SyncState.SYNCED
-    assert bench.cluster.calls == [], "not sent again and again"
+    clock.now += 3600
+    assert "overridden by admission" in (await work.run(kit.key)).sentence
+    assert bench.cluster.calls == []
