@@ -25,13 +25,33 @@ When an object is made, everything is sent.
 ## Who decides
 
 1. **Handovers.** A field belongs to somebody else while a condition holds, whoever owns it at the moment: replicas of
-   what an autoscaler targets, from the moment there is one, in Git or on the cluster; and the `handovers` of operator
-   types. Below they are listed.
+   what an autoscaler targets, from the moment there is one, in Git or on the cluster; the `handovers` of operator
+   types, which are listed below; and what the object says itself (*Fields that nobody is to look at*).
 2. **The table.** The first rule that is about manager, subresource, kind and path. Rules of the setting
    `ownership_tables` come before the shipped ones; the format is that of the files in `policies/ownership/`
    (`apiVersion: gitops/v1alpha1`, `kind: OwnershipTable`).
 3. **The annotation** `gitops/conflicts: take | yield | ask` on an object in Git, for its fields that no rule is about.
    Without it: `take`.
+
+## Fields that nobody is to look at
+
+The annotation `gitops/ignore-drift` names fields of its object, separated by commas:
+
+    gitops/ignore-drift: /spec/replicas, /spec/template/metadata/annotations/example.com~1rolled
+
+A path is a JSON pointer (RFC 6901: `~1` is a slash in a key, `~0` a tilde). `*` stands for every key of a map or item
+of a list; `/spec/template/spec/containers/web/image` is that of the item named `web`. A path means a field and all
+below it, never an item of a list, nor what tells items apart. Such a field has Git's value when the object is made.
+From then on it is whoever's writes it: not sent, not compared, not reported, not repaired, also when somebody removes
+it. Another value in Git then changes nothing live; when the annotation goes, Git's value is applied.
+
+What Git does not declare needs no annotation: labels, annotations, finalizers and containers that others add, all that
+operators and injectors fill in. For all objects of a daemon, a rule with `managers: ["*"]` and the answer `yield` in
+`ownership_tables` leaves a field to whoever writes it, and takes it back when they give it up.
+
+`kubectl rollout restart` writes an annotation into the pod template. It is no drift, and stays. Where Git has such a
+stamp (`kubectl.kubernetes.io/restartedAt`) it is a trigger: another value in Git restarts the pods once, and a restart
+by hand is not undone.
 
 ## How a value is handed over
 

@@ -12,9 +12,9 @@ diff converts, Updater.prune). An entry at a version that the definition has no 
 the server refuse every apply, and drop all entries with the next other write; its names are read at the present
 version, as Flux does (MigrateAPIVersion).
 
-Never folded: finalizers and owner references, which have their own life; and `replicas` that Git leaves out of
-something that it declares: dropped by its last owner it would fall to 1, while an autoscaler that wrote the same number
-owns nothing (ssa-live 27).
+Never folded: finalizers and owner references, which have their own life; the stamp of a restart, whose removal would be
+another; and `replicas` that Git leaves out of something that it declares: dropped by its last owner it would fall to 1,
+while an autoscaler that wrote the same number owns nothing (ssa-live 27).
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ from gitops.cluster.managed_fields import (
 from gitops.cluster.tools import Owner
 from gitops.model.adoption import Adoption, Tool
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL
+from gitops.policy.builtin_rules import RESTARTED_AT
 from gitops.readiness.texts import one_line
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """The server's name for what was there when the first apply found an object without any entry: all of it, whoever
 wrote it. It declares what the annotation of `kubectl apply` says was declared; the rest is nobody's."""
+
+_STAMP = f"f:{RESTARTED_AT}"
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -312,21 +315,23 @@ def _within(tree: Tree, declared: Any) -> dict[str, Any]:
 
 
 def _without_unclaimed(tree: Tree, payload: Mapping[str, Any]) -> Tree:
-    """The tree without finalizers, owner references and the replicas that Git leaves to others."""
+    """The tree without finalizers, owner references, stamps and the replicas that Git leaves to others."""
     kept = dict(tree)
     metadata = kept.pop("f:metadata", None) or {}
     metadata = {k: v for k, v in metadata.items() if k not in ("f:finalizers", "f:ownerReferences")}
-    return _without_replicas(kept | ({"f:metadata": metadata} if metadata else {}), payload)
+    return _without_deeds(kept | ({"f:metadata": metadata} if metadata else {}), payload)
 
 
-def _without_replicas(node: Tree, declared: Any) -> dict[str, Any]:
+def _without_deeds(node: Tree, declared: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sub in node.items():
         element = parse_element(name)
         if name == "f:replicas" and not sub and isinstance(declared, dict) and "replicas" not in declared:
             continue
+        if name == _STAMP:
+            continue
         below = None if element is None else step(declared, element)
-        kept = _without_replicas(sub, below) if below is not None else sub
+        kept = _without_deeds(sub, below) if below is not None else sub
         if kept or not sub:
             found[name] = kept
     return found

@@ -79,10 +79,14 @@ def claims(
 
     `handed` are those of the handovers that hold (gitops/policy/handovers.py); `scaled` as in Ownership.answer().
     """
-    found = {path: LeftOut(path, Why.HANDED_OVER, holder) for path, holder in handed}
     ours = managed_fields.our_entry(live, manager)
     tree = managed_fields.tree_of(ours)
     declared, kind = ownable(body), GroupKind(*_group_kind(body))
+    found = {
+        path: LeftOut(path, Why.HANDED_OVER if holder else Why.IGNORED, holder)
+        for path, holder in handed
+        if not _is_key(declared, tree or {}, path)
+    }
     for entry in managed_fields.entries(live):
         theirs = managed_fields.tree_of(entry)
         if entry is ours or theirs is None or entry.get("apiVersion") != live.get("apiVersion"):
@@ -221,6 +225,13 @@ def _place(declared: Any, tree: Tree, path: Path) -> OwnedPath | None:
             return None
         owned.append(element)
     return tuple(owned)
+
+
+def _is_key(declared: Any, tree: Tree, path: Path) -> bool:
+    """Whether a field tells an item of a list apart: without it, it would be another item."""
+    owned = _place(declared, tree, path[:-1]) or ()
+    item = owned[-1] if owned else None
+    return item is not None and item.kind is ElementKind.KEY and path[-1] in dict(item.value)
 
 
 def _without(node: Tree, path: OwnedPath) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 What is mended, each by one JSON patch that holds only for the resourceVersion it was made from:
 
 - An item of a keyed list got another key from somebody, and keeps a value that must be unique, as a Service port does
-  whose number was changed (ssa-live 14). Our apply would add the declared item beside it and is refused. The foreign
-  item becomes ours again (it is not just removed: a list may have to hold one). Not if somebody declares it.
+  whose number was changed (ssa-live 14), or has no name, which only a single one needs not. Our apply would add the
+  declared item beside it and is refused. The foreign item becomes ours again (it is not just removed: a list may have
+  to hold one). Not if somebody declares it.
 - A field that nobody declares excludes one that we do: `rollingUpdate`, a default of the server, beside a declared
-  strategy `Recreate`; a `hostPath` that somebody put into a declared `emptyDir`. An apply only takes away what was ours.
-  The map around both becomes what is declared, without that field.
+  strategy `Recreate`; a `hostPath` that somebody put in place of a declared `emptyDir`. An apply takes away only what
+  was ours. The map around both becomes what is declared, without that field.
 - A definition gave a field another type; what is stored has the old one, and every apply is refused before it is looked
   at (ssa-live 17). Declared leaves get their declared value.
 - An entry in managedFields is at a version that the definition has no more: every apply is refused, and any other write
@@ -44,6 +45,9 @@ from gitops.manifests.lines import Path
 
 ALREADY_ALLOCATED = "port is already allocated"
 
+_DUPLICATE, _REQUIRED = "FieldValueDuplicate", "FieldValueRequired"
+_FORBIDDEN, _NOT_FOUND = "FieldValueForbidden", "FieldValueNotFound"
+
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
@@ -66,7 +70,7 @@ def remedy(error: ApiError, live: Mapping[str, Any], payload: Mapping[str, Any],
         found = [
             step
             for cause in error.causes
-            if cause.reason == "FieldValueDuplicate"
+            if cause.reason in (_DUPLICATE, _REQUIRED)
             for step in _freed(cause, live, payload, manager)
         ]
     if not found:
@@ -166,11 +170,18 @@ def _type(value: Any) -> type:
 
 def may_help(error: ApiError) -> bool:
     """Whether it is worth a look at the live object."""
-    return error.cls is ErrorClass.BLOCKED or _is_excluded(error)
+    return error.cls is ErrorClass.BLOCKED or _is_excluded(error) or _reasons(error) == {_REQUIRED}
 
 
 def _is_excluded(error: ApiError) -> bool:
-    return bool(error.causes) and all(cause.reason == "FieldValueForbidden" for cause in error.causes)
+    """A volume with two sources counts as none, so that what mounts it finds none either. Of the whole `spec` or `data`
+    it is said that they may not change."""
+    inside = all("." in cause.field for cause in error.causes if cause.reason == _FORBIDDEN)
+    return inside and {_FORBIDDEN} <= _reasons(error) <= {_FORBIDDEN, _NOT_FOUND}
+
+
+def _reasons(error: ApiError) -> set[str]:
+    return {cause.reason for cause in error.causes}
 
 
 def _united(error: ApiError, live: Mapping[str, Any], payload: Mapping[str, Any], manager: str) -> Remedy | None:
@@ -178,18 +189,27 @@ def _united(error: ApiError, live: Mapping[str, Any], payload: Mapping[str, Any]
     us or by another. No drift is told: what was changed to make it so has been, or Git did it."""
     nodes = [(e, tree) for e in entries(live) if (tree := tree_of(e)) is not None]
     operations = []
-    for cause in error.causes:
+    for cause in (each for each in error.causes if each.reason == _FORBIDDEN):
         around, _, leaf = _INDEX.sub("[]", cause.field).rpartition(".")
         changes = [
-            _replace(at, _as_declared(declared, {k: v for k, v in there.items() if k != leaf}))
+            _replace(at, _as_declared(declared, {k: v for k, v in there.items() if k != rival}))
             for _, at, owned, declared, there in _places(payload, live, nodes, around.split("."))
-            if isinstance(declared, dict) and isinstance(there, dict) and leaf in there and leaf not in declared
-            if not _is_declared(nodes, (*owned, Element(ElementKind.FIELD, leaf)), manager)
+            if isinstance(declared, dict) and isinstance(there, dict) and (rival := _rival(leaf, declared, there))
+            if not _is_declared(nodes, (*owned, Element(ElementKind.FIELD, rival)), manager)
         ]
         if not around or len(changes) != 1:
             return None
         operations += changes
     return Remedy((_test(live), *operations), ())
+
+
+def _rival(forbidden: str, declared: Mapping[str, Any], there: Mapping[str, Any]) -> str:
+    """The live field that excludes a declared one. The server names whichever of the two it looked at last; where that
+    is the declared one, the other is the only map beside it that nobody declares."""
+    if forbidden in there and forbidden not in declared:
+        return forbidden
+    others = [name for name, value in there.items() if name not in declared and isinstance(value, dict)]
+    return others[0] if forbidden in declared and len(others) == 1 else ""
 
 
 def _as_declared(declared: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,7 +232,8 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], manager: str) -> Iterator[Step]:
-    """Foreign items that hold a value of a declared item that is not there, each turned back into that item.
+    """Foreign items that hold a value of a declared item that is not there, each turned back into that item. Where the
+    value is required, because there are two items now, neither has it.
 
     `cause.field` is `spec.ports[1].name`; a rule of a definition may name the list alone: then it is about names.
     """
@@ -232,11 +253,11 @@ def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], ma
         foreign = [(i, item) for key, found in places.items() if key not in keys for i in found for item in [there[i]]]
         for position, (item, key) in enumerate(zip(declared, keys, strict=True)):
             value = item.get(leaf) if isinstance(item, dict) else None
-            if key in places or value is None:
+            if key in places or (value is None) is not (cause.reason == _REQUIRED):
                 continue
             for place, other in foreign:
                 writer = _writer(nodes, owned, shape, other, manager)
-                if other.get(leaf) == value and writer is not None:
+                if isinstance(other, dict) and other.get(leaf) == value and writer is not None:
                     pointer = f"{where.replace('[]', '')}{_element(other, shape)}"
                     difference = _difference((*path, position), pointer, item, other, writer)
                     yield _replace((*at, place), item), difference
@@ -293,7 +314,7 @@ def _places(
             return
         places: dict[Key, list[int]] = list_items.positions(live, shape)
         for position, key in enumerate(list_items.resolve(declared, shape, (), places)):
-            for place in places.get(key, ())[:1]:
+            for place in (p for p in places.get(key, ())[:1] if isinstance(live[p], dict)):
                 inside = (*owned, _element(live[place], shape))
                 yield from _places(
                     declared[position],

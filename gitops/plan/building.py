@@ -6,12 +6,12 @@ finishing adds what differs between instances.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
-from gitops.manifests.lines import hash_of
+from gitops.manifests.lines import dotted, hash_of
 from gitops.manifests.quantities import canonical_resources
 from gitops.manifests.sanitizing import prepare_body
 from gitops.model.catalogue import finding
@@ -36,7 +36,9 @@ from gitops.plan.units import (
     Mode,
     Trigger,
 )
+from gitops.policy import codes as policy_codes
 from gitops.policy.annotations import DEPENDS_ON, Dependency, Wishes
+from gitops.policy.claimed import scaled_beside
 from gitops.policy.field_rules import values_at
 from gitops.policy.objects import judge
 from gitops.policy.registry import KindRules, OperatorRegistry
@@ -163,7 +165,15 @@ def finish(
                 handling=PLAIN if item.handling is PLAIN else replace(item.handling, content=digest(payload)),
             )
         )
-    return tuple(desired), ()
+    return tuple(desired), tuple(_scaled(objects, workload))
+
+
+def _scaled(objects: Iterable[CleanObject], workload: WorkloadRef) -> Iterator[Finding]:
+    items = {o.ref: o for o in objects}
+    for target, scaler, path in scaled_beside((ref, o.body) for ref, o in items.items()):
+        message = f"{dotted(path)} of {target.kind} {target.name} is what {scaler.kind} {scaler.name} sets"
+        origin = items[target].provenance.origin_of(path)
+        yield finding(policy_codes.SCALED_NUMBER, message, origin, object=target, workload=workload, path=path)
 
 
 def in_namespace(objects: Iterable[CleanObject], namespace: str) -> list[CleanObject]:

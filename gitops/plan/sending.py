@@ -23,6 +23,7 @@ class Why(enum.StrEnum):
 
     YIELDED = "yielded"  # the ownership table gives it to its other manager
     HANDED_OVER = "handed over"  # a handover of the operator type holds
+    IGNORED = "ignored"  # the object's annotation says so
     ASKED = "asked"  # in conflict, and somebody has to decide
     CONTESTED = "contested"  # another writer keeps undoing our repair
 

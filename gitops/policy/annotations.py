@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gitops.overlays.patches import RESERVED_PREFIXES
+
 DEPENDS_ON = "gitops/depends-on"
 """`Kind.group/name` or `Kind.group/namespace/name`, separated by commas: objects of the unit that go first."""
 
@@ -26,6 +28,9 @@ MODE = "gitops/mode"
 """What may be done about this object; the strictest of its cluster's, its workload's and its own counts."""
 
 MODES = ("enforce", "report", "paused")
+IGNORE_DRIFT = "gitops/ignore-drift"
+"""Paths of fields that are others' once the object is made (gitops/policy/ignoring.py), separated by commas. Sent, so
+that whoever looks at the live object sees it."""
 
 RECREATE = "gitops/recreate"
 """`"true"`: when a field changes that the API server does not let change, the object may be deleted and made again."""
@@ -84,6 +89,8 @@ def read_wishes(annotations: dict[str, str]) -> Wishes:
                 _truth(annotations[key])
             elif key == CONFLICTS:
                 _one_of(annotations[key], CONFLICT_ANSWERS)
+            elif key == IGNORE_DRIFT:
+                parse_paths(annotations[key])
         except BadAnnotationError as error:
             problems.append((key, str(error)))
     return Wishes(depends_on, allow, recreate, mode, tuple(problems))
@@ -108,6 +115,32 @@ def _one_of(text: str, words: Sequence[str]) -> str:
     if text not in words:
         raise BadAnnotationError(f"expected {', '.join(words[:-1])} or {words[-1]}")
     return text
+
+
+def parse_paths(text: str) -> tuple[tuple[str, ...], ...]:
+    """Read an ignore-drift value: the parts of each path. A path is a JSON pointer (RFC 6901) in which `*` is every key
+    of a map or item of a list, and another part the `name` of an item. Raises BadAnnotationError."""
+    if len(text) > _LONGEST:
+        raise BadAnnotationError(f"longer than {_LONGEST} characters")
+    return tuple(_parts(part.strip()) for part in text.split(","))
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    if not path.startswith("/") or "" in path.split("/")[1:]:
+        raise BadAnnotationError("expected paths such as /spec/replicas, separated by commas")
+    parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+    if parts[0] in ("*", "apiVersion", "kind", "status") or (parts[0] == "metadata" and not _is_of_people(parts[1:])):
+        raise BadAnnotationError(f"{path} tells what the object is, or whose")
+    if len(parts) > 2 and parts[-1] == "name":
+        raise BadAnnotationError(f"{path} tells items of a list apart")
+    return parts
+
+
+def _is_of_people(parts: Sequence[str]) -> bool:
+    """Whether a path below metadata is about one label or annotation that is not ours."""
+    if len(parts) != 2 or parts[0] not in ("labels", "annotations"):
+        return False
+    return parts[1] != "*" and not parts[1].startswith(RESERVED_PREFIXES)
 
 
 def _truth(text: str) -> bool:

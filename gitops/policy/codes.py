@@ -527,3 +527,22 @@ EXTRA_TYPE_REFUSED = define(
     "extra_kubernetes_types (`--set extra_kubernetes_types=…` for commands without a daemon).",
     example="`extraKubernetesTypes: [{group: batch, version: v1, kind: Job}]`, and the setting is empty",
 )
+
+# -- fields that others write -----------------------------------------------------------------------------------------
+
+SCALED_NUMBER = define(
+    "GO4651",
+    W,
+    "A number of replicas beside the autoscaler that sets it",
+    "Leave `replicas` out, or say so with gitops/ignore-drift: Git's number holds only when the object is made, and "
+    "again when the autoscaler goes.",
+    example="a Deployment with `replicas: 1`, and a HorizontalPodAutoscaler with `minReplicas: 2` that targets it",
+)
+INJECTED_FIELD = define(
+    "GO4652",
+    W,
+    "A dummy in a field that an injector owns",
+    "Leave it out: the apply would put it in place of the injected one, and the webhook's calls fail until it is "
+    "injected again.",
+    example='`clientConfig: {caBundle: ""}` in a ValidatingWebhookConfiguration',
+)

@@ -63,7 +63,8 @@ Identity = tuple[str, ...]
 
 
 def values_at(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
-    """Values at a path such as `/spec/image/tag`, each with its path; `*` is every item of a list or key of a map."""
+    """Values at a path such as `/spec/image/tag`, each with its path; `*` is every item of a list or key of a map, `~1`
+    a slash in a key, `~0` a tilde (RFC 6901)."""
     for _, path, found in named_values_at(value, pattern):
         yield path, found
 
@@ -71,7 +72,8 @@ def values_at(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
 def named_values_at(value: Any, pattern: str) -> Iterator[tuple[Identity, Path, Any]]:
     """As values_at, each also with its identity: the same in two states of an object, wherever the item stands. An item
     without a name is told apart by its position. The pattern "" is the value itself."""
-    return _values(value, pattern.strip("/").split("/") if pattern else [], (), ())
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in pattern.strip("/").split("/")]
+    return _values(value, parts if pattern else [], (), ())
 
 
 def _values(value: Any, parts: list[str], path: Path, identity: Identity) -> Iterator[tuple[Identity, Path, Any]]:

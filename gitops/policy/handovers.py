@@ -1,7 +1,8 @@
 """Handovers: fields that belong to somebody else while a condition holds, whoever owns them at the moment. Pure.
 
-The rules are those of the operator types (`handovers`), and one of Kubernetes: what an autoscaler targets is scaled by
-it. An autoscaler that finds the number it wants takes no ownership, so nothing in managedFields tells (ssa-live 27).
+The rules are those of the operator types (`handovers`), what the object's own annotation leaves to whoever comes
+(gitops/policy/ignoring.py), and one of Kubernetes: what an autoscaler targets is scaled by it. An autoscaler that finds
+the number it wants takes no ownership, so nothing in managedFields tells (ssa-live 27).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from gitops.manifests.lines import Path
 from gitops.model.object_rules import HandoverField
 from gitops.policy.cel.expressions import EvaluationError
 from gitops.policy.field_rules import named_values_at
+from gitops.policy.ignoring import ignored
 from gitops.policy.registry import KindRules
 from gitops.policy.rule_expressions import holds, require_plain, scope
 
@@ -24,7 +26,7 @@ kinds that people autoscale does."""
 def handed_over(
     body: Mapping[str, Any], live: Mapping[str, Any] | None, rules: KindRules, *, scaler: str = ""
 ) -> Iterator[tuple[Path, str]]:
-    """Declared fields that are somebody else's now, each with whose: the path in `body`, the holder.
+    """Declared fields that are somebody else's now, each with whose: the path in `body`, the holder, "" for whoever.
 
     A condition counts when it holds for the declared owner of the field or for the live one: both an admission webhook
     that guards a handed over field and the holder look at what was there before (DGD webhook,
@@ -34,6 +36,8 @@ def handed_over(
         yield REPLICAS, scaler
     for rule in rules.handovers:
         yield from _handed(rule, body, live)
+    for path in ignored(body):
+        yield path, ""
 
 
 def _handed(rule: HandoverField, body: Mapping[str, Any], live: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:

@@ -25,11 +25,13 @@ from gitops.policy.annotations import (
     ALLOW_DELETE,
     CONFLICTS,
     DEPENDS_ON,
+    IGNORE_DRIFT,
     MODE,
     RECREATE,
     Wishes,
     read_wishes,
 )
+from gitops.policy.claimed import dummies
 from gitops.policy.credentials import looks_like
 from gitops.policy.field_rules import equal_items, file_mode_problem, values_at
 from gitops.policy.operator_rules import manifest_problems
@@ -45,7 +47,7 @@ TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Maps from text to text wherever Kubernetes and the operators' kinds use the name."""
 
 _NOT_SENT = frozenset({DEPENDS_ON, ALLOW_CREDENTIAL_LIKE, MODE, RECREATE})
-_ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE, CONFLICTS})
+_ALLOWED = frozenset({*_NOT_SENT, ALLOW_DELETE, CONFLICTS, IGNORE_DRIFT})
 
 
 @dataclass(slots=True)
@@ -105,7 +107,8 @@ class _Judge:
         self._by_kind()
         self._fields()
         self._name_limits()
-        for code, message, path in manifest_problems(self.registry, self.ref.group_kind, self.body):
+        kind = self.ref.group_kind
+        for code, message, path in (*manifest_problems(self.registry, kind, self.body), *dummies(self.body, kind)):
             self.say(code, message, *path)
         return self.out
 

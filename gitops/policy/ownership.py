@@ -75,6 +75,11 @@ class Ownership:
                 return rule.answer
         return default
 
+    def injected(self, kind: GroupKind) -> list[str]:
+        """Paths of this kind that are whoever's writes them."""
+        rules = self.rules_for("", "", kind)
+        return [path for rule in rules if (rule.managers, rule.answer) == (["*"], "yield") for path in rule.paths]
+
     def target(self, body: Mapping[str, Any]) -> ObjectRef | None:
         """What an object scales; None when it is no scaler, or names nothing."""
         group = str(body.get("apiVersion", "")).rpartition("/")[0]

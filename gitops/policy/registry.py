@@ -30,6 +30,7 @@ from gitops.model.operators import ChildKind, OperatorKind, OperatorType, Operat
 from gitops.model.pod_templates import PodTemplate
 from gitops.model.serving import KubernetesType
 from gitops.overlays.parts import Parts
+from gitops.policy.builtin_rules import restart_stamps
 from gitops.policy.rule_expressions import compiled
 from gitops.policy.schemas.shapes import NO_SCHEMAS, SchemaIndex
 from gitops.policy.scopes import builtin_namespaced
@@ -250,7 +251,9 @@ _LISTS = {
 
 
 def _by_kind(types: Iterable[OperatorType]) -> dict[GroupKind, KindRules]:
-    found: dict[GroupKind, dict[str, tuple[KindRule, ...]]] = {}
+    found: dict[GroupKind, dict[str, tuple[KindRule, ...]]] = {
+        GroupKind(stamp.group, stamp.kind): {"triggers": (stamp,)} for stamp in restart_stamps()
+    }
     for spec in (t.spec for t in types):
         for written, name in _LISTS.items():
             for rule in (*getattr(spec, written), *(_embedded(spec) if written == "rules" else ())):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gitops.cluster.payloads import describe
 from gitops.plan.sending import LeftOut, Why
 from gitops.plan.units import DesiredObject, Unit
-from gitops.policy.annotations import CONFLICTS
+from gitops.policy.annotations import CONFLICTS, IGNORE_DRIFT
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
 from gitops.reconcile.state import ClusterState
 
@@ -29,10 +29,14 @@ def questions(state: ClusterState, unit: Unit) -> list[ObjectProblem]:
 def left_to_others(state: ClusterState, unit: Unit) -> tuple[str, ...]:
     """What of a unit is not ours now, a sentence for each field."""
     return tuple(
-        f"{desired.ref} {field}: {each.why} to {each.holder}"
+        f"{desired.ref} {field}: {_whose(each)}"
         for desired, each, field in _fields(state, unit)
-        if each.why in (Why.YIELDED, Why.HANDED_OVER)
+        if each.why is not Why.ASKED
     )
+
+
+def _whose(each: LeftOut) -> str:
+    return f"{each.why}, by {IGNORE_DRIFT}" if each.why is Why.IGNORED else f"{each.why} to {each.holder}"
 
 
 def _fields(state: ClusterState, unit: Unit) -> Iterator[tuple[DesiredObject, LeftOut, str]]:

@@ -18,7 +18,7 @@ from gitops.manifests.lines import Path
 from gitops.model.identity import ObjectRef, UnitKey
 from gitops.plan.sending import Why
 from gitops.plan.units import DesiredObject, Mode, Unit
-from gitops.policy.annotations import CONFLICTS
+from gitops.policy.annotations import CONFLICTS, IGNORE_DRIFT
 from gitops.policy.handovers import handed_over
 from gitops.policy.ownership import default_answer
 from gitops.reconcile.contesting import Contesting
@@ -27,6 +27,7 @@ from gitops.reconcile.scalers import Scalers
 from gitops.reconcile.state import ClusterState, ObjectRecord
 
 _CONFLICTS = CONFLICTS.encode()
+_IGNORE_DRIFT = IGNORE_DRIFT.encode()
 
 See = Callable[[DesiredObject, ObjectRecord, dict[str, Any]], None]
 
@@ -62,7 +63,9 @@ class Owning:
             kind=kind,
             table=self._table,
             default=default_answer(desired.body) if _CONFLICTS in desired.payload else "take",
-            handable=bool(self._registry.rules_of(kind).handovers or self._scaler(desired.ref)),
+            handable=bool(
+                self._registry.rules_of(kind).handovers or self._scaler(desired.ref) or _IGNORE_DRIFT in desired.payload
+            ),
         )
         same_object = record.uid == live["metadata"].get("uid")
         contested = bool(self.contesting.contested(desired.ref))
@@ -143,7 +146,8 @@ class Owning:
 
     def _is_handed(self, whole: DesiredObject) -> bool:
         rules, scaler = self._registry.rules_of(whole.ref.group_kind), self._scaler(whole.ref)
-        return bool(rules.handovers or scaler) and any(handed_over(whole.body, None, rules, scaler=scaler))
+        possible = rules.handovers or scaler or _IGNORE_DRIFT in whole.payload
+        return bool(possible) and any(handed_over(whole.body, None, rules, scaler=scaler))
 
     def scaled(self, event: Event) -> None:
         """An autoscaler came, went or targets something else."""

@@ -156,8 +156,7 @@ class Sightings:
         uid, parent = live["metadata"].get("uid"), self._state.parents.get(key)
         if record.uid == uid or parent is None:
             return False
-        made = parent.member_uids().get(record.ref, "")
-        return made not in ("", uid)
+        return parent.uid_of(record.ref) not in ("", uid)
 
     def _note_drift(
         self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation, relabelled: bool

@@ -16,9 +16,11 @@ from cluster_kit.webhook import Webhook
 from controlplane_kit.client import APPLY, MERGE, ApiServer
 
 from gitops.cluster.fields import entry_digest
+from gitops.manifests.sanitizing import prepare_body
 from gitops.model.identity import GroupVersionKind
 from gitops.plan.units import RECONCILER_LABEL
 from gitops.reconcile.fights import FightLimits
+from gitops.reconcile.others_fields import left_to_others
 from gitops.reconcile.outcomes import SyncState
 from gitops.report.drift import DriftRecord, Repair
 
@@ -292,6 +294,29 @@ async def test_10_foreign_children_of_a_declared_empty_map_stay_and_nothing_loop
     assert shared_api.get(path_of(empty))["data"] == {"theirs": "2"}
 
 
+async def test_11_12_empties_are_stripped_or_own_nothing_and_no_apply_is_a_write(
+    live_unit: LiveUnit, shared_api: ApiServer, namespace: str
+) -> None:
+    policy: Json = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "all", "namespace": namespace},
+        "spec": {"podSelector": {"matchLabels": {}}, "policyTypes": ["Ingress"], "ingress": []},
+    }
+    web = deployment(namespace)
+    web["spec"]["template"]["spec"]["containers"][0]["env"] = []
+    bodies = [prepare_body(body)[0] for body in (policy, web)]
+    await live_unit.settled(*bodies)
+    before = [shared_api.get(path_of(body)) for body in bodies]
+    for body in bodies:
+        assert (await live_unit.applier.apply(live_unit.desired(body))).error is None
+    assert [shared_api.get(path_of(body)) for body in bodies] == before
+    env = [{"op": "add", "path": "/spec/template/spec/containers/0/env", "value": [{"name": "A", "value": "1"}]}]
+    shared_api.request("PATCH", path_of(web), env, content_type=JSON_PATCH, query={"fieldManager": "kubectl-edit"})
+    outcome = await live_unit.see()
+    assert (outcome.state, outcome.applied, told(live_unit)) == (SyncState.SYNCED, 0, [])
+
+
 # -- who did it ------------------------------------------------------------------------------------------------------
 
 
@@ -376,3 +401,74 @@ async def test_33_an_object_that_was_away_is_judged_by_what_it_is_when_it_comes_
     assert (outcome.state, live["data"]) == (SyncState.SYNCED, {"a": "1", "b": "2"})
     assert managers(live) == {(live_unit.state.manager, "Apply")}
     assert (await live_unit.see()).applied == 0
+
+
+# -- what is not to be drift -----------------------------------------------------------------------------------------
+
+
+async def test_fields_that_git_ignores_are_left_to_whoever_writes_them(
+    live_unit: LiveUnit, shared_api: ApiServer, namespace: str
+) -> None:
+    body = deployment(namespace)
+    body["metadata"]["annotations"] = {"example.com/owner": "git"}
+    body["spec"]["replicas"] = 2
+    plain = copy.deepcopy(body)
+    body["metadata"]["annotations"]["gitops/ignore-drift"] = (
+        "/spec/replicas, /spec/template/spec/containers/app/image, /metadata/annotations/example.com~1owner"
+    )
+    await live_unit.settled(body)
+    made = shared_api.get(path_of(body))
+    assert (made["spec"]["replicas"], made["metadata"]["generation"]) == (2, 1), "made whole"
+    edit(shared_api, body, {"spec": {"replicas": 5}, "metadata": {"annotations": {"example.com/owner": None}}})
+    image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "example/app:2"}]
+    shared_api.request("PATCH", path_of(body), image, content_type=JSON_PATCH, query={"fieldManager": "kubectl-edit"})
+    outcome = await live_unit.see()
+    assert (outcome.state, outcome.applied, told(live_unit)) == (SyncState.SYNCED, 0, [])
+    unit = live_unit.state.unit(live_unit.key)
+    assert unit is not None
+    assert [text.partition("web ")[2] for text in left_to_others(live_unit.state, unit)] == [
+        'metadata.annotations["example.com/owner"]: ignored, by gitops/ignore-drift',
+        "spec.replicas: ignored, by gitops/ignore-drift",
+        "spec.template.spec.containers[name=app].image: ignored, by gitops/ignore-drift",
+    ]
+
+    # Beside them everything is repaired and applied as ever, also by a daemon that knows nothing yet.
+    live_unit.forget()
+    await live_unit.see()
+    body["spec"]["minReadySeconds"] = 3
+    await live_unit.settled(copy.deepcopy(body))
+    edit(shared_api, body, {"spec": {"minReadySeconds": 7}})
+    assert (await live_unit.see()).repaired == 1
+    live = shared_api.get(path_of(body))
+    assert (live["spec"]["replicas"], live["spec"]["minReadySeconds"]) == (5, 3)
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:2"
+    assert "example.com/owner" not in live["metadata"]["annotations"]
+
+    # Not ignored any more, they are Git's again.
+    await live_unit.settled(plain)
+    live = shared_api.get(path_of(body))
+    assert live["spec"]["replicas"] == 2
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:1"
+    assert live["metadata"]["annotations"]["example.com/owner"] == "git"
+    assert [path for path, _, _ in told(live_unit)] == ["spec.minReadySeconds"]
+
+
+async def test_d07_a_restart_is_no_drift(live_unit: LiveUnit, shared_api: ApiServer, namespace: str) -> None:
+    """Also where Git declares other annotations of the pods; and a later change of Git leaves the stamp."""
+    body = deployment(namespace)
+    body["spec"]["template"]["metadata"]["annotations"] = {"example.com/mine": "1"}
+    await live_unit.settled(copy.deepcopy(body))
+    shared_api.kubectl("-n", namespace, "rollout", "restart", "deployment/web")
+    finalizer = {"metadata": {"finalizers": ["example.com/keep"], "annotations": {"deployment.kubernetes.io/x": "1"}}}
+    edit(shared_api, body, finalizer, manager="operator")
+    outcome = await live_unit.see()
+    assert (outcome.state, outcome.applied, told(live_unit)) == (SyncState.SYNCED, 0, [])
+    stamped = shared_api.get(path_of(body))["spec"]["template"]["metadata"]["annotations"]
+    assert stamped.keys() == {"example.com/mine", "kubectl.kubernetes.io/restartedAt"}
+    body["spec"]["template"]["metadata"]["annotations"]["example.com/mine"] = "2"
+    await live_unit.settled(body)
+    live = shared_api.get(path_of(body))
+    assert live["spec"]["template"]["metadata"]["annotations"] == {**stamped, "example.com/mine": "2"}
+    assert live["metadata"]["finalizers"] == ["example.com/keep"]
+    assert live["metadata"]["annotations"]["deployment.kubernetes.io/x"] == "1"
+    edit(shared_api, body, {"metadata": {"finalizers": None}})

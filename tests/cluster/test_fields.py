@@ -231,7 +231,8 @@ def test_what_somebody_put_into_an_atomic_map_is_drift() -> None:
     payload = declared(spec={"nodeSelector": {"gpu": "h100"}})
     foe = entry(spec(nodeSelector=LEAF), "foe")
     found = live(payload, entry({}), foe, spec={"nodeSelector": {"gpu": "h100", "zone": "a"}})
-    assert only(fields.compare(payload, found, OURS)).path == ("spec", "nodeSelector")
+    for applied in (False, True):  # every declared value is there, and yet it is not what we applied
+        assert only(fields.compare(payload, found, OURS, applied=applied)).path == ("spec", "nodeSelector")
 
 
 # -- values ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops.cluster.errors import ApiError, Cause, ErrorClass
-from gitops.cluster.unblocking import neighbours, remedy
+from gitops.cluster.unblocking import may_help, neighbours, remedy
 
 ME = "gitops-x"
 Json = dict[str, Any]
@@ -113,6 +113,56 @@ def test_secrets_are_hidden_in_what_is_told() -> None:
     assert found is not None
     assert all(d.masked for d in found.differences)
     assert "hf_" not in str([(d.declared, d.live) for d in found.differences])
+
+
+def forbidden(*fields: str, more: str = "") -> ApiError:
+    causes = [Cause("FieldValueForbidden", field, "may not be specified") for field in fields]
+    return ApiError(
+        ErrorClass.REFUSED, 422, "Invalid", causes=(*causes, *([Cause(more, "spec.x", "")] if more else []))
+    )
+
+
+ROLLING: Json = {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}, "other": 1}
+RECREATE: Json = {"strategy": {"type": "Recreate"}}
+
+
+def test_of_two_fields_that_exclude_each_other_the_undeclared_one_goes() -> None:
+    error = forbidden("spec.strategy.rollingUpdate")
+    assert may_help(error)
+    found = remedy(error, live(ROLLING), payload(RECREATE), manager=ME)
+    assert found is not None
+    assert found.operations[1:] == ({"op": "replace", "path": "/spec/strategy", "value": {"type": "Recreate"}},)
+    assert found.differences == ()
+
+
+def test_where_the_declared_field_is_named_the_only_map_beside_it_goes() -> None:
+    volumes = {"volumes": [{"name": "a"}, {"name": "v", "emptyDir": {}, "other": 1}]}
+    wanted = {"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]}
+    entries = entry("kubectl-edit", {"f:volumes": {'k:{"name":"v"}': {".": {}}}})
+    error = forbidden("spec.volumes[1].hostPath", more="FieldValueNotFound")
+    found = remedy(error, live(volumes, entries), payload(wanted), manager=ME)
+    assert found is not None
+    value = {"name": "v", "other": 1, "hostPath": {"path": "/x"}}
+    assert found.operations[1:] == ({"op": "replace", "path": "/spec/volumes/1", "value": value},)
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted", "entries"),
+    [
+        pytest.param(forbidden("spec.strategy.rollingUpdate"), ROLLING, (), id="both-declared"),
+        pytest.param(forbidden("spec.gone.rollingUpdate"), RECREATE, (), id="not-there"),
+        pytest.param(forbidden("spec"), RECREATE, (), id="all-of-it"),
+        pytest.param(forbidden("spec.strategy.rollingUpdate", more="FieldValueInvalid"), RECREATE, (), id="and-more"),
+        pytest.param(
+            forbidden("spec.strategy.rollingUpdate"),
+            RECREATE,
+            (entry("tuner", {"f:strategy": {"f:rollingUpdate": {"f:maxSurge": {}}}}, "Apply"),),
+            id="declared-by-another",
+        ),
+    ],
+)
+def test_what_excludes_a_declared_field_and_stays(error: ApiError, wanted: Json, entries: tuple[Json, ...]) -> None:
+    assert remedy(error, live(ROLLING, *entries), payload(wanted), manager=ME) is None
 
 
 def test_neighbours_with_our_node_port() -> None:

@@ -56,17 +56,19 @@ def replace(path: str, value: Any) -> Json:
 HTTP, METRICS = {"name": "http", "port": 80}, {"name": "metrics", "port": 9090}
 
 
-@pytest.mark.parametrize("ports", [(HTTP,), (METRICS, HTTP), (HTTP, METRICS)], ids=["one", "last", "first"])
+@pytest.mark.parametrize(
+    "ports", [(HTTP,), (METRICS, HTTP), (HTTP, METRICS), ({"port": 80},)], ids=["one", "last", "first", "nameless"]
+)
 async def test_14_a_port_that_got_another_number_comes_back(
     live_unit: LiveUnit, shared_api: ApiServer, namespace: str, ports: tuple[Json, ...]
 ) -> None:
     await live_unit.settled(service(namespace, *ports))
-    where = ports.index(HTTP)
+    where = [p["port"] for p in ports].index(80)
     edit(shared_api, at(namespace), replace(f"/spec/ports/{where}/port", 8080))
     outcome = await live_unit.see()
     live = shared_api.get(at(namespace))
     assert outcome.state is SyncState.SYNCED, outcome
-    assert [(p["name"], p["port"]) for p in live["spec"]["ports"]] == [(p["name"], p["port"]) for p in ports]
+    assert [(p.get("name"), p["port"]) for p in live["spec"]["ports"]] == [(p.get("name"), p["port"]) for p in ports]
     assert managers(live) == {(live_unit.state.manager, "Apply")}
     told = [d for d in live_unit.drifts() if d.startswith("spec.ports[port=8080,protocol=TCP]")]
     assert len(told) == 1
@@ -260,8 +262,7 @@ async def test_s02_15_items_that_are_live_twice_are_made_one(
 async def test_14_a_default_that_excludes_what_is_declared_goes(
     live_unit: LiveUnit, shared_api: ApiServer, namespace: str, by: str
 ) -> None:
-    """`rollingUpdate` is filled in by the server, owned by nobody, and refused beside `Recreate`: no change in Git would
-    help."""
+    """`rollingUpdate` is filled in by the server, owned by nobody, and refused beside `Recreate`."""
     body = deployment(namespace)
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
     if by == "Git":
@@ -283,6 +284,7 @@ async def test_14_a_volume_that_got_another_source_gets_the_declared_one(
     live_unit: LiveUnit, shared_api: ApiServer, namespace: str
 ) -> None:
     body = deployment(namespace, volumes=[{"name": "other", "emptyDir": {}}, {"name": "scratch", "emptyDir": {}}])
+    body["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "scratch", "mountPath": "/tmp"}]
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
     await live_unit.settled(body)
     host = {"name": "scratch", "hostPath": {"path": "/tmp"}}
@@ -293,15 +295,18 @@ async def test_14_a_volume_that_got_another_source_gets_the_declared_one(
     (drift,) = live_unit.drifts()
     assert "volumes[name=scratch].emptyDir" in drift
 
+    # Without a source the server makes it an emptyDir, which excludes what is declared just so.
+    await live_unit.settled(deployment(namespace, volumes=[host]))
+    edit(shared_api, path, {"op": "remove", "path": "/spec/template/spec/volumes/0/hostPath"})
+    assert (await live_unit.see()).repaired == 1
+    assert shared_api.get(path)["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"] == "/tmp"
+    await live_unit.settled(body)
+
     # What another declares is left, and told.
     theirs = deployment(namespace, volumes=[host])
     del theirs["spec"]["template"]["spec"]["containers"]
     query = {"fieldManager": "another", "force": "true"}
-    gone = [
-        {"op": "remove", "path": "/spec/template/spec/volumes/1/emptyDir"},
-        {"op": "add", "path": "/spec/template/spec/volumes/1/hostPath", "value": {"path": "/tmp"}},
-    ]
-    edit(shared_api, path, *gone)
+    edit(shared_api, path, replace("/spec/template/spec/volumes/1", host))
     shared_api.request("PATCH", path, theirs, content_type=APPLY, query=query)
     outcome = await live_unit.see()
     assert outcome.state is SyncState.REFUSED

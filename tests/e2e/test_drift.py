@@ -241,7 +241,7 @@ async def test_an_object_that_is_being_deleted_is_left_alone_until_it_is_gone_an
 # -- what is not drift -----------------------------------------------------------------------------------------------
 
 
-async def test_additions_beside_ours_stay_and_cause_no_call(
+async def test_d03_d07_additions_beside_ours_stay_and_cause_no_call(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
     running = await started(fleet, repo, plane, "beside")

@@ -419,7 +419,7 @@ def inject(plane: ControlPlane, path: str, patch: list[dict[str, Any]]) -> None:
     plane.request("PATCH", path, patch, content_type=JSON_PATCH, query=query)
 
 
-async def test_s15_29_an_injected_certificate_stays_and_what_is_left_of_a_block_is_named(
+async def test_d02_s15_29_an_injected_certificate_stays_and_what_is_left_of_a_block_is_named(
     fleet: StartFleet, repo: Repository, planes: Callable[..., ControlPlane]
 ) -> None:
     plane = planes("graphs")

@@ -328,7 +328,22 @@ def test_a_file_that_could_not_be_read_once_is_read_again(small, monkeypatch, pa
     assert everything(old.compile(small())) == everything(new.compile(small()))
 
 
-def test_two_processes_with_other_hash_seeds_agree():
+@pytest.mark.parametrize(
+    "value",
+    ["{{ randAlphaNum 16 }}", "$(date +%s)", "${RANDOM}", "{{ now | date }}", "!!python/object/apply:os.urandom [8]"],
+)
+def test_d05_nothing_that_is_written_is_evaluated(compile_small, value):
+    """No template, no shell, no tag: it is the text that it is, or refused, and the same each time."""
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: page, namespace: web}\ndata:\n  a: %s\n"
+    written = value if value.startswith("!!") else f"'{value}'"
+    results = [compile_small({"bundles/base/objects.yaml": text % written}) for _ in range(2)]
+    assert everything(results[0]) == everything(results[1])
+    objects = (o for unit in results[0].units.values() for o in unit.objects)
+    kept = [(o.body.get("data") or {}).get("a") for o in objects if o.ref.kind == "ConfigMap"]
+    assert value in kept or results[0].errors
+
+
+def test_d05_two_processes_with_other_hash_seeds_agree():
     command = [
         sys.executable,
         "-c",

@@ -23,7 +23,7 @@ class Watcher:
 
     def __init__(self, kit: Any, context: Context, cluster: Any) -> None:
         self.kit, self.cluster = kit, cluster
-        self.web = kit.desired("web")
+        self.web = kit.desired("web", data={"level": "info", "mode": "fast"})
         self.state = kit.state(kit.unit(self.web), records=[kit.record(self.web)])
         self.record = kit.settled(self.state, self.web)
         self.looks: list[tuple[UnitKey, bool]] = []
@@ -61,6 +61,36 @@ def test_drift_is_reported_at_once_and_its_repair_is_urgent(watcher: Watcher, ki
     (drift,) = watcher.drifts
     assert (drift.path, drift.manager, drift.repaired) == ("data.level", "kubectl-edit", Repair.PENDING)
     assert watcher.looks == [(kit.key, True)]
+
+
+def test_a_drift_that_is_still_there_is_told_once(watcher: Watcher, kit: Any) -> None:
+    watcher.see(
+        Changed(kit.edited(watcher.web, level="debug")),
+        Changed(kit.edited(watcher.web, level="debug", mode="slow", version="12")),
+    )
+    assert [drift.path for drift in watcher.drifts] == ["data.level", "data.mode"]
+    watcher.see(Changed(kit.edited(watcher.web, level="trace", mode="slow", version="13")))
+    assert [(drift.path, drift.live) for drift in watcher.drifts][2:] == [("data.level", "trace")]
+
+
+@pytest.mark.parametrize("before", [Repair.PENDING, Repair.REPORTED, Repair.CONTESTED, Repair.REPAIRED])
+def test_what_somebody_else_put_right_is_told_as_such(watcher: Watcher, kit: Any, before: Repair) -> None:
+    watcher.see(Changed(kit.edited(watcher.web, level="debug", mode="slow")))
+    watcher.sightings.repaired(kit.key, watcher.web.ref, before)
+    half = kit.edited(watcher.web, level="info", mode="slow", version="12")
+    watcher.see(Changed(half))
+    told = before if before is Repair.REPAIRED else Repair.REVERTED
+    assert [(d.path, d.repaired) for d in watcher.drifts][:2] == [("data.level", told), ("data.mode", before)]
+
+
+def test_another_object_in_its_place_is_a_deletion_and_is_met(watcher: Watcher, kit: Any) -> None:
+    """The parent says which one we made; a restored backup carries our marks too."""
+    watcher.see(Deleted(kit.live(watcher.web)))
+    watcher.see(Changed(kit.live(watcher.web, uid="another", version="20", data={"level": "old"}, owned=False)))
+    assert [(d.kind, d.path) for d in watcher.drifts] == [(DriftKind.DELETED, "")]
+    assert (watcher.record.uid, watcher.record.last_desired) == ("another", b""), (
+        "the plan looks at it before it writes"
+    )
 
 
 def test_an_event_that_moved_nothing_of_ours_asks_for_no_look(watcher: Watcher, kit: Any) -> None:
@@ -188,7 +218,7 @@ async def test_what_came_while_a_repair_was_under_way_is_not_taken_for_repaired(
 # -- while our own write is under way --------------------------------------------------------------------------------
 
 
-async def test_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
+async def test_39_events_wait_for_the_answer_to_our_write(watcher: Watcher, kit: Any) -> None:
     watcher.record.in_flight = True
     watcher.see(Changed(kit.edited(watcher.web, level="debug")))
     assert (watcher.looks, watcher.drifts) == ([], [])
