@@ -79,6 +79,7 @@ class Attempt:
     repaired: int = 0
     started: int = 0  # triggers that were sent
     adopted: list[str] = field(default_factory=list)  # one sentence each
+    lost: frozenset[ObjectRef] = frozenset()  # the unit had them, and they are not seen
     met: dict[ObjectRef, Met] = field(default_factory=dict)  # exist, and were not applied by us
     look_again: bool = False
     interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
