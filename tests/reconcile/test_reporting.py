@@ -75,6 +75,7 @@ class Desk:
             contact=Contact(True, self.context.wall()),
             standby="",
             uid=f"uid-{name}",
+            replaced="",
             server_version="v1.34.0",
             may_write=True,
             facts=None,
