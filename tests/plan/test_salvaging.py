@@ -47,5 +47,6 @@ def test_without_what_objects_are_made_of_nothing_is_left(field):
     assert without(("spec", field)) is None
 
 
-def test_a_wrong_item_of_a_list_leaves_nothing_because_others_would_move():
-    assert without(AT, "?") is None
+def test_of_a_list_with_a_wrong_item_nothing_stays_because_others_would_move():
+    assert without((*AT, "regions"), [5]).spec.gpuSpecifications[0].regions == []
+    assert salvage(FunctionDeployment, DEPLOYMENT, [AT]) is None
