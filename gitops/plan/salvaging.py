@@ -24,24 +24,28 @@ STAND_INS = {"version": "0", "gpu": "-"}
 """Needed fields that no other finding depends on."""
 
 
+def field_at(path: Path) -> Path:
+    """The field that a path leads to or into: of a list with a wrong item nothing stays, or the others would move."""
+    names = [at for at, segment in enumerate(path) if isinstance(segment, str)]
+    return path[: names[-1] + 1] if names else ()
+
+
 def salvage(model: type[D], body: dict[str, Any], wrong: Iterable[Path]) -> D | None:
-    """The document without the fields at these paths; None when it is none without them. Of a list with a wrong item
-    nothing stays: the others would move."""
+    """The document without these fields; None when it is none without them."""
     rest = copy_json(body)
     for path in sorted(wrong, key=len, reverse=True):
-        names = [at for at, segment in enumerate(path) if isinstance(segment, str)]
-        if not names or MATERIAL.intersection(path):
+        if not path or MATERIAL.intersection(path):
             return None
-        name = str(path[names[-1]])
+        *parents, name = path
         holder: Any = rest
         try:
-            for parent in path[: names[-1]]:
+            for parent in parents:
                 holder = holder[parent]
         except LookupError:  # gone with what is around it
             continue
         holder.pop(name, None)
         if name in STAND_INS:
-            holder[name] = STAND_INS[name]
+            holder[name] = STAND_INS[str(name)]
     try:
         return model.model_validate(rest)
     except ValidationError:
