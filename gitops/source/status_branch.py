@@ -7,10 +7,11 @@ number of attempts is limited and the pauses are random, so several daemons do n
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ _RACE: Final = re.compile(
     r"|reference already exists|incorrect old value|but expected|unable to lock",
     re.IGNORECASE,
 )
+
+
+_UNREADABLE: Final = (SourceError, pygit2.GitError, KeyError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +82,24 @@ class StatusBranch:
         """Content at the branch's head as last seen; None also for what is too large to be ours. Raises UnsafePath,
         SourceError(CORRUPT)."""
         check_path(path)
-        tree = self._tree(self._mirror.status_head)
-        found = treewalk.lookup(tree, path) if tree is not None else None
-        if found is None or found.filemode != FileMode.BLOB:
-            return None
-        _, size = self._mirror.repo.odb.read_header(found.id)
-        return found.data if size <= treewalk.MAX_FILE_BYTES else None
+        with self._reading():
+            tree = self._tree(self._mirror.status_head)
+            found = treewalk.lookup(tree, path) if tree is not None else None
+            if found is None or found.filemode != FileMode.BLOB:
+                return None
+            _, size = self._mirror.repo.odb.read_header(found.id)
+            return found.data if size <= treewalk.MAX_FILE_BYTES else None
 
     def files(self, prefix: str = "") -> list[str]:
-        """Paths below the folder `prefix`; what others keep there under names that we never use is left out."""
-        tree = self._tree(self._mirror.status_head)
+        """Paths below the folder `prefix`; what others keep there under names that we never use is left out. Raises
+        SourceError(CORRUPT)."""
         folder = prefix.strip("/")
-        found = treewalk.lookup(tree, folder) if tree is not None else None
-        if not isinstance(found, pygit2.Tree):
-            return []
-        entries = treewalk.Listing().entries(self._mirror.repo, found)
+        with self._reading():
+            tree = self._tree(self._mirror.status_head)
+            found = treewalk.lookup(tree, folder) if tree is not None else None
+            if not isinstance(found, pygit2.Tree):
+                return []
+            entries = treewalk.Listing().entries(self._mirror.repo, found)
         paths = (
             f"{folder}/{entry.path}" if folder else entry.path for entry in entries if entry.kind is EntryKind.FILE
         )
@@ -104,11 +111,23 @@ class StatusBranch:
             check_path(path)
         try:
             return self._push_until_done(changes, message)
-        except (SourceError, pygit2.GitError, KeyError, OSError) as error:
-            failure = translate(error, display=self._mirror.remote.display, scheme="state")
-            if failure.error_class is SourceErrorClass.CORRUPT:
-                self._mirror.mark_damaged()
+        except _UNREADABLE as error:
+            failure = self._failure(error)
             return PushOutcome(kind=PushKind.FAILED, sentence=failure.sentence, error_class=failure.error_class)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> SourceError:
+        """What went wrong here; what is damaged is built anew by the next fetch."""
+        failure = translate(error, display=self._mirror.remote.display, scheme="state")
+        if failure.error_class is SourceErrorClass.CORRUPT:
+            self._mirror.mark_damaged()
+        return failure
 
     def _push_until_done(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         words = ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION
+from gitops.reconcile.outcomes import SyncState
 from model_kit.api import LEASES
 from model_kit.declaring import BUNDLES, CLUSTER, DEAD, FOLDERS, SLOTS, Entry
 from model_kit.others import NOTE
@@ -78,9 +79,9 @@ class Checks:
         if not {(slot, uid), (slot, "")} & members and slot not in story.others.orphans:
             yield f"DELETE {sent.path} of uid {uid}, which no parent names"
         live = story.api.get(sent.path)
-        if live is not None and (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) == (uid, version):
-            if not self._marked(live):
-                yield f"DELETE {sent.path}, which does not carry our marks"
+        meant = live is not None and (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) == (uid, version)
+        if meant and not self._marked(live):
+            yield f"DELETE {sent.path}, which does not carry our marks"
 
     def _parent_unproven(self, sent: Sent, keeps: set[str]) -> Iterator[str]:
         record = self._story.others.parents().get(sent.path.rpartition("/")[2])
@@ -103,7 +104,9 @@ class Checks:
         live = self._live()
         members = self._members()
         wanted, open_ended = self._wanted()
-        found = [text for slot, (bundle, e) in sorted(wanted.items()) for text in self._one(slot, bundle, e, live, members)]
+        found = [
+            text for slot, (bundle, e) in sorted(wanted.items()) for text in self._one(slot, bundle, e, live, members)
+        ]
         for slot in sorted(members.keys() - wanted.keys()):
             if not open_ended:
                 found.append(f"{slot} left Git and is still a member of {members[slot]}")
@@ -121,7 +124,9 @@ class Checks:
         tree = history.tree
         contending = history.contending()
         wanted = {
-            s: (e.bundle, e) for s, e in tree.objects.items() if e.bundle not in tree.broken and e.bundle not in contending
+            s: (e.bundle, e)
+            for s, e in tree.objects.items()
+            if e.bundle not in tree.broken and e.bundle not in contending
         }
         for record in self._story.others.parents().values() if tree.broken else ():
             at = history.held_at(record.unit.name).get(record.commit, {})
@@ -264,9 +269,8 @@ class Checks:
         return ours and any(e["manager"] == f"gitops-{name}" for e in metadata.get("managedFields") or ())
 
 
-STATES = frozenset(
-    "Pending Refused Waiting Blocked NeedsRecreate Retrying Held Paused Contested Conflict Fused Removing".split()
-)
+STATES = frozenset(SyncState) - {SyncState.SYNCED, SyncState.RETAINED}
+"""Words with which the outcome of a unit begins that is not as declared."""
 
 
 def differences(declared: Any, live: Any, path: str = "") -> Iterator[str]:

@@ -30,7 +30,8 @@ SLOTS = ("cm-0", "cm-1", "cm-2", "cm-3", "svc-0", "svc-1", "w-0", "w-1", "dep-0"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An object in Git: its bundle, the file there, its value, and the one that an overlay sets (None: there is none)."""
+    """An object in Git: its bundle, the file there, its value, and the one that an overlay sets (None: there is none)
+    over it."""
 
     bundle: str
     file: str
@@ -140,7 +141,10 @@ class Names:
         yield f"bundles/{bundle}/bundle.yaml", _document("Bundle", bundle, manifests=["manifests/"], **more)
         for file in sorted({entry.file for entry in entries.values()}):
             bodies = [self.body(s, e.value) for s, e in sorted(entries.items()) if e.file == file]
-            yield f"bundles/{bundle}/manifests/{file}.yaml", yaml.dump_all(bodies, Dumper=yaml.CSafeDumper, sort_keys=False)
+            yield (
+                f"bundles/{bundle}/manifests/{file}.yaml",
+                yaml.dump_all(bodies, Dumper=yaml.CSafeDumper, sort_keys=False),
+            )
         if broken is not None:
             yield f"bundles/{bundle}/manifests/broken.yaml", BROKEN[broken].format(self.namespace)
 
