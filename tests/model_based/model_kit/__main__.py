@@ -28,22 +28,26 @@ PLANE = 500
 def drawn(first: int) -> Iterator[tuple[str, list[str]]]:
     """Stories without end, each with its name: the seed of its batch and its number there."""
     for batch in itertools.count(first):
-        found: list[list[str]] = []
+        yield from ((f"{batch}-{number}", lines) for number, lines in enumerate(_batch(batch)))
 
-        @seed(batch)
-        @settings(
-            max_examples=BATCH,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(STORIES)
-        def draw(lines: list[str], found: list[list[str]] = found) -> None:
-            found.append(lines)
 
-        draw()
-        yield from ((f"{batch}-{number}", lines) for number, lines in enumerate(found))
+def _batch(number: int) -> list[list[str]]:
+    found: list[list[str]] = []
+
+    @seed(number)
+    @settings(
+        max_examples=BATCH,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(STORIES)
+    def draw(lines: list[str]) -> None:
+        found.append(lines)
+
+    draw()
+    return found
 
 
 def told(bench: Bench, lines: list[str]) -> str:
