@@ -240,7 +240,8 @@ class Checks:
             yield f"status/bundles/{bundle}.yaml does not say that {bundle} is held: {workload}"
         if file is not None and not file.get("held"):
             yield f"the status of {bundle} does not say that it is held"
-        if file is not None and file.get("commit") not in self._story.history.held_at(bundle):
+        # Without a commit: it broke before it was applied as a whole for the first time.
+        if file is not None and file.get("commit") not in {None, *self._story.history.held_at(bundle)}:
             yield f"the status of {bundle} names commit {file.get('commit')}, which was broken"
 
     # -- what is there -----------------------------------------------------------------------------------------------
