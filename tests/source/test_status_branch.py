@@ -5,6 +5,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,27 @@ def test_a_damaged_mirror_is_an_outcome_and_heals(upstream: Repository, make_mir
     restarted.fetch()
     assert status.commit_and_push({"status/x/b.yaml": b"2\n"}, "two").kind is PushKind.PUSHED
     assert upstream.files(branch=STATUS) == ["status/x/a.yaml", "status/x/b.yaml"]
+
+
+@pytest.mark.parametrize("lost", ["status/x", "status/x/a.yaml"])
+def test_what_cannot_be_read_any_more_is_damage_and_heals(
+    lost: str, upstream: Repository, make_mirror: MakeMirror
+) -> None:
+    mirror = make_mirror(upstream.url)
+    mirror.fetch()
+    status_of(mirror).commit_and_push({"status/x/a.yaml": b"1\n"}, "one")
+    found = upstream.git("rev-parse", f"{STATUS}:{lost}").strip()
+    mirror.close()
+    (Path(mirror.repo.path) / "objects" / found[:2] / found[2:]).unlink()
+    restarted = make_mirror(upstream.url)
+    status = status_of(restarted)
+    read: Callable[[], object] = partial(status.files if lost == "status/x" else status.read, lost)
+    with pytest.raises(SourceError) as raised:
+        read()
+    assert raised.value.error_class is SourceErrorClass.CORRUPT
+    restarted.fetch()
+    assert status.files("status") == ["status/x/a.yaml"]
+    assert status.read("status/x/a.yaml") == b"1\n"
 
 
 UNSAFE = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION
+from gitops.reconcile.outcomes import SyncState
 from model_kit.api import LEASES
 from model_kit.declaring import BUNDLES, CLUSTER, DEAD, FOLDERS, SLOTS, Entry
 from model_kit.others import NOTE
@@ -78,9 +79,9 @@ class Checks:
         if not {(slot, uid), (slot, "")} & members and slot not in story.others.orphans:
             yield f"DELETE {sent.path} of uid {uid}, which no parent names"
         live = story.api.get(sent.path)
-        if live is not None and (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) == (uid, version):
-            if not self._marked(live):
-                yield f"DELETE {sent.path}, which does not carry our marks"
+        meant = live is not None and (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) == (uid, version)
+        if meant and not self._marked(live):
+            yield f"DELETE {sent.path}, which does not carry our marks"
 
     def _parent_unproven(self, sent: Sent, keeps: set[str]) -> Iterator[str]:
         record = self._story.others.parents().get(sent.path.rpartition("/")[2])
@@ -239,7 +240,8 @@ class Checks:
             yield f"status/bundles/{bundle}.yaml does not say that {bundle} is held: {workload}"
         if file is not None and not file.get("held"):
             yield f"the status of {bundle} does not say that it is held"
-        if file is not None and file.get("commit") not in self._story.history.held_at(bundle):
+        # Without a commit: it broke before it was applied as a whole for the first time.
+        if file is not None and file.get("commit") not in {None, *self._story.history.held_at(bundle)}:
             yield f"the status of {bundle} names commit {file.get('commit')}, which was broken"
 
     # -- what is there -----------------------------------------------------------------------------------------------
@@ -268,9 +270,8 @@ class Checks:
         return ours and any(e["manager"] == f"gitops-{name}" for e in metadata.get("managedFields") or ())
 
 
-STATES = frozenset(
-    "Pending Refused Waiting Blocked NeedsRecreate Retrying Held Paused Contested Conflict Fused Removing".split()
-)
+STATES = frozenset(SyncState) - {SyncState.SYNCED, SyncState.RETAINED}
+"""Words with which the outcome of a unit begins that is not as declared."""
 
 
 def differences(declared: Any, live: Any, path: str = "") -> Iterator[str]:
