@@ -109,7 +109,7 @@ def recalled(
             now[record.key] = _again(record, again)
         elif record.is_open and (record.object, record.kind, record.path) in places:
             before.append(record.with_repair(Repair.REPLACED, at))
-        elif record.is_open and settled(record.object):
+        elif record.is_open and record.kind is not DriftKind.CHILD and settled(record.object):
             before.append(record.with_repair(Repair.REVERTED, at))
         else:
             before.append(record)
