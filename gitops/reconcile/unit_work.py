@@ -202,6 +202,8 @@ class UnitWork:
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
+            if (seen := self._state.objects.get(step.object.ref)) is not None:
+                seen.drifted_at = None  # how long it is held up says nothing of how fast repairs are
         pruned = PruneReport()
         undone = run.problems or run.look_again or run.interrupted  # what takes their place is there first
         if plan.prune and not undone and self._may_write():

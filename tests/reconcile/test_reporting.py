@@ -468,6 +468,16 @@ async def test_open_drift_is_not_forgotten_nor_new_after_a_restart(drifting: Dri
     ]
 
 
+async def test_drift_of_an_object_that_git_drops_is_over(drifting: Drifting, kit: Any) -> None:
+    drifting.see()
+    drifting.see("debug")
+    await first_head(drifting.desk)
+    drifting.state.assign(kit.assignment(kit.unit(kit.desired("app", key=CHAT), key=CHAT, content="2"), commit="c2"))
+    await drifting.desk.write(CHAT)
+    assert "open" not in drifting.file
+    assert [row["outcome"] for row in drifting.file["recent"]] == ["reverted"]
+
+
 async def test_reading_the_branch_again_counts_nothing_twice(drifting: Drifting, clock: Any) -> None:
     """It is read whenever the Lease is taken."""
     drifting.see()

@@ -202,6 +202,14 @@ async def test_an_object_that_lost_our_label_is_reported_as_such_and_labelled_ag
     assert [d.kind for d in state.units[kit.key].drifts].count("relabelled") == 1
 
 
+async def test_how_long_a_mode_holds_up_a_repair_is_no_time_of_repair(bench: Bench, kit: Any) -> None:
+    state = drifted(bench, kit, Mode.REPORT)
+    (record,) = state.objects.values()
+    record.drifted_at = 1.0
+    await bench.work(state)
+    assert record.drifted_at is None
+
+
 @pytest.mark.parametrize(("there", "kind"), [(False, "deleted"), (True, "relabelled")])
 async def test_what_went_while_nobody_watched_is_told(bench: Bench, kit: Any, there: bool, kind: str) -> None:
     """After a start: the parent has it, and no list shows it."""
