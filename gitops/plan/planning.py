@@ -35,6 +35,7 @@ class Observed:
     applied: bytes = b""
     last_desired: bytes = b""
     deleting: bool = False  # has a deletionTimestamp: an apply would return 200 and change nothing (ssa-live 41)
+    replaced: bool = False  # somebody made it in place of the one that we had made
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,13 @@ class Apply:
     uid: str = ""
     """Sent with whatever is applied to a known object: one that vanished is then a conflict (ssa-live 31), and not made
     again under another uid than its parent names."""
+    replaced: bool = False
+    """Not the object that we had made: it is met, as any that exists."""
 
     @property
     def repairs(self) -> bool:
         """It exists as it was last applied, but for what somebody changed: it waits for nothing else."""
-        return self.reason is Reason.DRIFT and bool(self.uid)
+        return self.reason is Reason.DRIFT and bool(self.uid) and not self.replaced
 
     @property
     def preflight(self) -> bool:
@@ -173,7 +176,7 @@ def _step(desired: DesiredObject, seen: Observed | None, *, known: bool) -> Appl
     if seen.deleting or seen.applied == desired.digest:
         return None
     if seen.last_desired == desired.digest:
-        return Apply(desired, Reason.DRIFT, uid=seen.uid)
+        return Apply(desired, Reason.DRIFT, uid=seen.uid, replaced=seen.replaced)
     return Apply(desired, Reason.CHANGED if seen.last_desired else Reason.UNKNOWN, uid=seen.uid)
 
 

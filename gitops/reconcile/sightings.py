@@ -126,9 +126,11 @@ class Sightings:
         replaced = self._is_another(key, record, live)
         parent, unit = self._state.parents.get(key), self._state.unit(key)
         applied = parent is not None and unit is not None and parent.content_key == unit.content_key
-        applied = applied and not replaced
         observation = observe(record, desired, live, manager=self._state.manager, content_applied=applied)
-        given_up = self._note_drift(key, desired, record, observation, relabelled and not replaced)
+        if replaced:
+            given_up = self._note_replaced(key, desired, record, live)
+        else:
+            given_up = self._note_drift(key, desired, record, observation, relabelled)
         rest = self.owning.sighted(desired, record, live) if given_up else desired
         if rest.digest != desired.digest:
             observation = observe(record, rest, live, manager=self._state.manager, content_applied=applied)
@@ -145,8 +147,6 @@ class Sightings:
             self._look(key, False)  # it is told with how the unit stands
         self._drifts.note_additions(key, record, live)
         self._touched(key)
-        if replaced and not record.deleting:
-            self._drifts.recreated(key, desired, live)
         if relabelled:
             record.applied, record.unowned = b"", False
             record.drifting = record.drifting or (("metadata", "labels", RECONCILER_LABEL),)
@@ -155,12 +155,26 @@ class Sightings:
             self._look(key, urgent or False)
 
     def _is_another(self, key: UnitKey, record: ObjectRecord, live: Mapping[str, Any]) -> bool:
-        """Whether somebody deleted the object that we had made and made this one in its place. It was never ours: it is
-        met, and not repaired. A restored backup is such a one, marks of ours included."""
+        """Whether somebody deleted the object that we had made and made this one in its place. A restored backup is one,
+        marks of ours included."""
         uid, parent = live["metadata"].get("uid"), self._state.parents.get(key)
         if record.uid == uid or parent is None:
             return False
         return parent.uid_of(record.ref) not in ("", uid)
+
+    def _note_replaced(
+        self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, live: Mapping[str, Any]
+    ) -> bool:
+        """It was never ours, so it is met before it is repaired. Whether the fight over the object ends here."""
+        if record.deleting:
+            return False
+        record.replaced, record.unowned, record.drifting = True, False, (WHOLE,)
+        record.drifted_at = self._context.clock()
+        self.found += 1
+        self._drifts.recreated(key, desired, live)
+        given_up = self.owning.contesting.undone(key, desired, {WHOLE: None})
+        self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
+        return bool(given_up)
 
     def _note_drift(
         self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation, relabelled: bool
@@ -305,6 +319,7 @@ class Sightings:
         record.applied = record.last_desired = desired.digest
         record.entry_version = desired.gvk.api_version
         record.overridden, record.answered, record.drifting = outcome.overridden, record.values, ()
+        record.replaced = False
         found = self._state.declared(desired.ref)
         if outcome.live is not None:
             self._evaluate(record, outcome.live)

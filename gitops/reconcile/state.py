@@ -56,6 +56,7 @@ class ObjectRecord:
     last_desired: bytes = b""  # digest of the desired object last compared or applied
     unowned: bool = False  # while not satisfied: every value is right, but some are not ours any more
     deleting: bool = False
+    replaced: bool = False  # somebody made it in place of the one that we had made, and we have not applied it yet
     awaiting: str = ""  # resourceVersion that our last write answered, until the watch has caught up with it
     suspect: bool = False  # it left the watch: deleted or relabelled, to be read before anything is done
     in_flight: bool = False  # our own write is under way: events wait in `pending`
@@ -73,7 +74,7 @@ class ObjectRecord:
     held: bool = False  # we still own a field that is left to others: to be let go before anything is applied
 
     def observed(self) -> Observed:
-        return Observed(self.uid, self.applied, self.last_desired, self.deleting)
+        return Observed(self.uid, self.applied, self.last_desired, self.deleting, self.replaced)
 
 
 @dataclass(slots=True)

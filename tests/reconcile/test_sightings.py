@@ -12,6 +12,7 @@ from gitops.cluster.reflecting import Changed, Deleted, Vanished
 from gitops.model.identity import UnitKey
 from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.parents import parent_name
+from gitops.plan.planning import Reason, plan_unit
 from gitops.readiness.owners import ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
@@ -94,8 +95,13 @@ def test_another_object_in_its_place_is_told_as_such_and_is_met(watcher: Watcher
     watcher.see(Deleted(kit.live(watcher.web)))
     watcher.see(Changed(kit.live(watcher.web, uid="another", version="20", data={"level": "old"}, owned=False)))
     assert [(d.kind, d.path) for d in watcher.drifts] == [(DriftKind.RECREATED, "")]
-    assert (watcher.record.uid, watcher.record.last_desired) == ("another", b""), (
-        "the plan looks at it before it writes"
+    (step,) = plan_unit(
+        watcher.state.unit(kit.key),
+        record=watcher.state.parents[kit.key],
+        observed=watcher.state.observed([watcher.web]),
+    ).applies
+    assert (step.reason, step.preflight) == (Reason.DRIFT, True), (
+        "looked at before it is written, and never in mode report"
     )
 
 
