@@ -82,7 +82,6 @@ class Desk:
             serving=lambda key: None,
             blind={},
             audit=None,
-            replaced="",
         )
         return worker
 
