@@ -1,5 +1,6 @@
 """`python -m model_kit run 5000 --seed 7 --into FOLDER`: tell so many random stories and keep those that went wrong.
-`python -m model_kit tell FILE… --times 10`: tell stories again, as often as it takes to meet the same course."""
+`python -m model_kit tell FILE… --times 10`: tell stories again, as often as it takes to meet the same course.
+`python -m model_kit shorten FILE`: leave out what it does not need to go wrong."""
 
 from __future__ import annotations
 
@@ -15,39 +16,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from controlplane_kit.controlplane import ControlPlane
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from model_kit.stories import STORIES
+from model_kit.stories import shorter, story_of
 from model_kit.story import Bench, read_story, tell
 
-BATCH = 50
 PLANE = 500
 """Stories until the control plane is replaced: what they leave in etcd makes it slower."""
 
 
-def drawn(first: int) -> Iterator[tuple[str, list[str]]]:
-    """Stories without end, each with its name: the seed of its batch and its number there."""
-    for batch in itertools.count(first):
-        yield from ((f"{batch}-{number}", lines) for number, lines in enumerate(_batch(batch)))
-
-
-def _batch(number: int) -> list[list[str]]:
-    found: list[list[str]] = []
-
-    @seed(number)
-    @settings(
-        max_examples=BATCH,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(STORIES)
-    def draw(lines: list[str]) -> None:
-        found.append(lines)
-
-    draw()
-    return found
+def shortened(bench: Bench, lines: list[str]) -> list[str]:
+    """A story as short as it can be made that goes wrong at least once in three tellings."""
+    again = True
+    while again:
+        tries = (less for less in shorter(lines) if any(told(bench, less) for _ in range(3)))
+        found = next(tries, None)
+        again, lines = found is not None, found or lines
+    return lines
 
 
 def told(bench: Bench, lines: list[str]) -> str:
@@ -72,11 +56,16 @@ def main() -> None:
     again = verbs.add_parser("tell")
     again.add_argument("files", type=Path, nargs="+")
     again.add_argument("--times", type=int, default=1)
+    short = verbs.add_parser("shorten")
+    short.add_argument("file", type=Path)
     given_ = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if given_.verb == "run":
-        stories = itertools.islice(drawn(given_.seed), given_.runs)
-        _tell_all(stories, into=given_.into, stop=given_.stop)
+        seeds = range(given_.seed, given_.seed + given_.runs)
+        _tell_all(((str(seed), story_of(seed)) for seed in seeds), into=given_.into, stop=given_.stop)
+    elif given_.verb == "shorten":
+        with _bench() as bench:
+            print(*shortened(bench, read_story(given_.file)), sep="\n")
     else:
         kept = [(f.stem, read_story(f)) for f in given_.files for _ in range(given_.times)]
         _tell_all(iter(kept), into=Path(tempfile.mkdtemp()), stop=False)
@@ -86,22 +75,28 @@ def _tell_all(stories: Iterator[tuple[str, list[str]]], *, into: Path, stop: boo
     into.mkdir(parents=True, exist_ok=True)
     began, runs, wrong = time.monotonic(), 0, 0
     while part := list(itertools.islice(stories, PLANE)):
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            with ControlPlane(folder / "plane") as plane, Bench.made(plane, folder) as bench:
-                for title, lines in part:
-                    runs += 1
-                    if found := told(bench, lines):
-                        wrong += 1
-                        file = into / f"{title}.txt"
-                        file.write_text("\n".join([*lines, *(f"# {line}" for line in found.splitlines()), ""]))
-                        print(f"{file} (run {runs}): {_in_short(found)}", flush=True)
-                        if stop:
-                            return
-                    if runs % 20 == 0:
-                        mean = (time.monotonic() - began) / runs
-                        print(f"{runs} runs, {wrong} wrong, {mean:.2f} s each", flush=True)
+        with _bench() as bench:
+            for title, lines in part:
+                runs += 1
+                if found := told(bench, lines):
+                    wrong += 1
+                    file = into / f"{title}.txt"
+                    file.write_text("\n".join([*lines, *(f"# {line}" for line in found.splitlines()), ""]))
+                    print(f"{file} (run {runs}): {_in_short(found)}", flush=True)
+                    if stop:
+                        return
+                if runs % 20 == 0:
+                    mean = (time.monotonic() - began) / runs
+                    print(f"{runs} runs, {wrong} wrong, {mean:.2f} s each", flush=True)
     print(f"{runs} runs, {wrong} wrong", flush=True)
+
+
+@contextlib.contextmanager
+def _bench() -> Iterator[Bench]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with ControlPlane(folder / "plane") as plane, Bench.made(plane, folder) as bench:
+            yield bench
 
 
 def _in_short(found: str) -> str:

@@ -45,6 +45,8 @@ class Checks:
             self._found += self._no_lease(daemon, sent)
         if sent.method == "DELETE" and not sent.is_lease:
             self._found += self._unproven(sent)
+        if sent.method == "PATCH" and sent.query.get("force") == "true":
+            self._found += self._unnamed(sent)
         if sent.method == "PUT" and not sent.is_lease:
             self._found.append(f"a PUT of {sent.path}")
 
@@ -54,6 +56,13 @@ class Checks:
         holder = lease["spec"].get("holderIdentity") if lease is not None else None
         if holder not in (None, "", daemon.name) and "/namespaces/gitops-system" not in sent.path:
             yield f"{daemon.name} writes {sent.path} while {holder} has the Lease"
+
+    def _unnamed(self, sent: Sent) -> Iterator[str]:
+        """A crash right after an apply must not leave what no parent names."""
+        slot, others = self._story.names.slot_at(sent.path), self._story.others
+        named = {m.ref.name for record in others.parents().values() for m in record.members}
+        if slot is not None and slot not in named | others.orphans:
+            yield f"apply of {slot}, which no parent names"
 
     def _unproven(self, sent: Sent) -> Iterator[str]:
         story, assignment = self._story, sent.assignment

@@ -162,12 +162,13 @@ class Story:
     def settle(self) -> None:
         """Go on until everything is right, as long as that may take."""
         ends, last = time.monotonic() + PATIENCE, self.time.now() + LONGEST
-        wrong = ["not looked at"]
+        wrong = ["never was the daemon done"]
         while wrong:
             if time.monotonic() > ends or self.time.now() > last:
                 raise AssertionError("\n".join(["this stays wrong:", *wrong]))
             self.steps(8)
-            wrong = ["the daemon is not done"] if not self.daemon.idle_at(self.history.head) else self.checks.wrong()
+            if self.daemon.idle_at(self.history.head):
+                wrong = self.checks.wrong()
         self.checks.remember()
 
     def _rest(self) -> None:
