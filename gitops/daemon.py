@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from gitops.cluster.access import load_libraries
+from gitops.cluster.access import ServiceAccount, freeze_libraries
 from gitops.cluster.connection import Connection, ConnectionSettings
 from gitops.cluster.leases import LeaseTimes
 from gitops.http_server import HttpServer, Readiness, Webhook
@@ -71,7 +71,7 @@ async def run(settings: Settings, *, signals: bool = True) -> None:
 async def _run(settings: Settings, stop: asyncio.Event, *, reloaders: list[Callable[[], None]]) -> None:
     metrics = PrometheusMetrics()
     async with opened_source(settings) as source:
-        await asyncio.to_thread(load_libraries)
+        await asyncio.to_thread(freeze_libraries)
         engine = Engine(source, connector(settings, metrics), context(settings, metrics))
         reloaders.append(engine.request_fetch)
         running = asyncio.create_task(engine.run(stop), name="engine")
@@ -80,7 +80,9 @@ async def _run(settings: Settings, stop: asyncio.Event, *, reloaders: list[Calla
         try:
             url = await server.start()
             log.info("watching %s (%s); /healthz, /readyz and /metrics at %s", source.display, source.branch, url)
-            watchers.append(asyncio.create_task(_watch(settings.credentials_dir, engine.credentials_changed)))
+            watchers.append(
+                asyncio.create_task(_watch(settings.credentials_dir, engine.credentials_changed, hidden=True))
+            )
             if settings.path is not None:
                 watchers.append(asyncio.create_task(_watch(settings.path, engine.request_fetch)))
             await running
@@ -147,8 +149,15 @@ def remote(repository: RepositorySettings) -> Remote:
 class CountedConnector(FolderConnector):
     """Tells the metrics of every connection it opens."""
 
-    def __init__(self, folder: Path, *, settings: ConnectionSettings, metrics: PrometheusMetrics) -> None:
-        super().__init__(folder, settings=settings)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: ConnectionSettings,
+        account: ServiceAccount | None,
+        metrics: PrometheusMetrics,
+    ) -> None:
+        super().__init__(folder, settings=settings, account=account)
         self._metrics = metrics
 
     async def open(self, cluster: Cluster) -> Connection:
@@ -161,9 +170,10 @@ def connector(settings: Settings, metrics: PrometheusMetrics | None = None) -> F
     if not settings.credentials_dir.is_dir():
         log.warning("credentials_dir %s is not there: no cluster can be reached", settings.credentials_dir)
     limits = ConnectionSettings(max_in_flight=settings.requests_in_flight)
+    account = ServiceAccount.of_pod() if settings.in_cluster else None
     if metrics is None:
-        return FolderConnector(settings.credentials_dir, settings=limits)
-    return CountedConnector(settings.credentials_dir, settings=limits, metrics=metrics)
+        return FolderConnector(settings.credentials_dir, settings=limits, account=account)
+    return CountedConnector(settings.credentials_dir, settings=limits, account=account, metrics=metrics)
 
 
 def context(settings: Settings, metrics: PrometheusMetrics | None) -> Context:
@@ -205,6 +215,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         status_interval=settings.status.interval,
         shutdown=settings.shutdown_timeout * _ENGINE_SHARE,
         deletion_deadline=settings.deletion_deadline,
+        audit_interval=settings.audit.interval,
+        audit_sample=settings.audit.sample,
         lease=LeaseTimes.of(settings.lease_duration),
         fuse=settings.fuse.limits(),
         fights=FightLimits(settings.fights.limit, settings.fights.half_life, settings.fights.longest),
@@ -234,10 +246,10 @@ def readiness(engine: Engine) -> Readiness:
     return Readiness(health.ready, message, {"head": health.head, "clusters": dict(health.clusters)})
 
 
-async def _watch(folder: Path, changed: Callable[[], None]) -> None:
+async def _watch(folder: Path, changed: Callable[[], None], *, hidden: bool = False) -> None:
     """Call `changed` after changes in a folder. A folder that cannot be watched is said once: polling covers it."""
     try:
-        async for _ in watch_folder(folder):
+        async for _ in watch_folder(folder, hidden=hidden):
             changed()
     except OSError as error:
         log.warning("%s cannot be watched, changes there are noticed later: %s", folder, error)

@@ -257,6 +257,17 @@ class FightSettings(Group):
     """Seconds that such a pause lasts at most."""
 
 
+class AuditSettings(Group):
+    """The slow audit: what a watch may have kept from the daemon is found all the same."""
+
+    interval: Seconds = 43200.0
+    """Seconds between audits of one cluster, varied by up to a tenth at random; one cluster at a time. Every kind is
+    listed in pages and compared, only what differs is repaired. The first is at a random time within the interval."""
+
+    sample: Annotated[int, Field(ge=0, le=1000)] = 20
+    """Objects of each audit for which a dry run proves that an apply would change nothing. Two calls each."""
+
+
 class Settings(BaseSettings):
     """Settings of the daemon."""
 
@@ -282,7 +293,12 @@ class Settings(BaseSettings):
 
     credentials_dir: FilePath = Path("~/.config/gitops/clusters")
     """Folder of kubeconfig files, one per credential: `dgx-a` or `dgx-a.yaml` for `credentials: dgx-a` in a Cluster
-    document. Watched: a changed file is used for the next connection."""
+    document. A changed file, and every file that it names (token, certificate, key, authority), is read again within
+    seconds; docs/clusters.md tells what is supported."""
+
+    in_cluster: bool = False
+    """Let Cluster documents say `credentials: in-cluster`: the cluster that the daemon runs in, with the rights of its
+    pod's service account. Whoever may change the repository may then use these rights."""
 
     schemas: FilePaths = []
     """Files and folders with CustomResourceDefinitions, or copies that `gitops schemas pull` made, for kinds of which
@@ -321,7 +337,8 @@ class Settings(BaseSettings):
     stages."""
 
     requests_in_flight: Annotated[int, Field(ge=1, le=64)] = 8
-    """Requests in flight to one cluster, watches not counted. An API server is busy with four; more mostly queue."""
+    """Requests in flight to one cluster, watches not counted. An API server is busy with four; more mostly queue.
+    Answers of 429 lower it for a while."""
 
     operator_types: FilePaths = []
     """Files and folders with OperatorType documents, beside the types that ship with the program (docs/onboarding.md).
@@ -340,6 +357,7 @@ class Settings(BaseSettings):
 
     fuse: FuseSettings = FuseSettings()
     fights: FightSettings = FightSettings()
+    audit: AuditSettings = AuditSettings()
     webhook: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     status: StatusSettings = StatusSettings()

@@ -49,6 +49,8 @@ def test_every_option_of_the_engine_comes_from_a_setting() -> None:
         "fights.half_life": "2m",
         "fights.longest": "30m",
         "deletion_deadline": "5m",
+        "audit.interval": "6h",
+        "audit.sample": 3,
         "lease_duration": "25s",
     }
     changed = daemon.engine_options(load_settings(environ={}, flags=flags))

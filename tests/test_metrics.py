@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 
 from prometheus_client import generate_latest
 
@@ -63,6 +64,36 @@ def test_cluster_that_left_git_leaves_no_gauge() -> None:
     assert lines(metrics, "gitops_units{") == []
 
 
+def test_a02_the_age_of_each_watched_kind_grows_until_something_is_heard() -> None:
+    metrics, heard = PrometheusMetrics(), {"ConfigMap": time.time() - 500, "Deployment.apps": time.time()}
+    metrics.watching(A, lambda: heard)
+    deployments, maps = sorted(lines(metrics, "gitops_watch_age_seconds{"), reverse=True)
+    assert maps.startswith('gitops_watch_age_seconds{cluster="dgx-a",kind="ConfigMap"} ')
+    assert 500 <= float(maps.split()[1]) < 510
+    assert float(deployments.split()[1]) < 10
+    heard["ConfigMap"] = time.time() + 60
+    assert 'gitops_watch_age_seconds{cluster="dgx-a",kind="ConfigMap"} 0.0' in lines(metrics, "gitops_watch_age_sec")
+    metrics.cluster_reachable(A, True)
+    metrics.cluster_removed(A)
+    assert lines(metrics, "gitops_watch_age_seconds{") == []
+
+
+def test_audits_are_counted() -> None:
+    metrics = PrometheusMetrics()
+    metrics.audited(A, 1000.0, 0)
+    metrics.audited(A, 2000.0, 3)
+    metrics.audit_checked(A, "same")
+    assert lines(metrics, "gitops_audits_total{") == ['gitops_audits_total{cluster="dgx-a"} 2.0']
+    assert lines(metrics, "gitops_audit_end") == ['gitops_audit_end_timestamp_seconds{cluster="dgx-a"} 2000.0']
+    assert lines(metrics, "gitops_audit_found_total{") == ['gitops_audit_found_total{cluster="dgx-a"} 3.0']
+    assert lines(metrics, "gitops_audit_checks_total{") == [
+        'gitops_audit_checks_total{cluster="dgx-a",result="same"} 1.0'
+    ]
+    metrics.cluster_reachable(A, True)
+    metrics.cluster_removed(A)
+    assert lines(metrics, "gitops_audit_end_timestamp_seconds{") == []
+
+
 def test_two_daemons_in_one_process_count_apart() -> None:
     one, two = PrometheusMetrics(), PrometheusMetrics()
     one.webhook("closed")
@@ -88,3 +119,19 @@ def test_calls_are_read_from_the_connections_and_survive_a_new_one() -> None:
     assert lines(metrics, "gitops_api_failures_total{") == [
         'gitops_api_failures_total{cluster="dgx-a",reason="Timeout"} 1.0'
     ]
+
+
+def test_how_a_cluster_answers_is_read_from_its_connection_and_ends_with_the_cluster() -> None:
+    metrics, first, second = PrometheusMetrics(), ConnectionStats(limit=8), ConnectionStats(limit=8)
+    metrics.cluster_reachable(A, False)
+    metrics.api.track(A, first)
+    first.throttled, first.spared, first.renewals = 1, 20, 1
+    metrics.api.track(A, second)
+    second.throttled, second.limit, second.broken = 2, 4, True
+    assert lines(metrics, "gitops_api_throttled_total{") == ['gitops_api_throttled_total{cluster="dgx-a"} 3.0']
+    assert lines(metrics, "gitops_api_spared_total{") == ['gitops_api_spared_total{cluster="dgx-a"} 20.0']
+    assert lines(metrics, "gitops_api_renewals_total{") == ['gitops_api_renewals_total{cluster="dgx-a"} 1.0']
+    assert lines(metrics, "gitops_api_in_flight_limit{") == ['gitops_api_in_flight_limit{cluster="dgx-a"} 4.0']
+    assert lines(metrics, "gitops_api_circuit_open{") == ['gitops_api_circuit_open{cluster="dgx-a"} 1.0']
+    metrics.cluster_removed(A)
+    assert lines(metrics, "gitops_api_") == []

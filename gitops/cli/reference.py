@@ -119,7 +119,7 @@ def type_of(annotation: Any) -> tuple[type[documents.Document] | None, str]:
         return None, " or ".join(f"`{a}`" for a in args)
     if isinstance(annotation, type) and issubclass(annotation, documents.Document):
         return annotation, "patch" if issubclass(annotation, patches.PatchOptions) else "map"
-    return None, {str: "text", int: "whole number", bool: "true or false"}.get(annotation, "anything")
+    return None, {str: "text", int: "whole number", float: "number", bool: "true or false"}.get(annotation, "anything")
 
 
 def cell(text: str) -> str:

@@ -28,8 +28,7 @@ class StatusReader:
         elif self._mirror is not None:
             self._mirror.fetch_status()
         store = self._store
-        paths = [path for folder in folders for path in store.files(folder)]
-        return {path: data for path in paths if (data := store.read(path)) is not None}
+        return {path: data for folder in folders for path, data in store.contents(folder).items()}
 
     def close(self) -> None:
         if self._mirror is not None:

@@ -1,140 +1,267 @@
-"""How to reach and authenticate to one cluster, from a kubeconfig, and when that has to be looked at again.
+"""How to reach and authenticate to one cluster, and when that has to be looked at again.
 
-`kubernetes.aio.config` is the authentication layer (tokens, client certificates, exec plugins, OIDC); it is imported
-only when the first cluster is opened, because it costs 0.4 s and 46 MB that offline commands should not pay. From it
-come an SSL context and an Authorization header; the HTTP session is ours (gitops/cluster/connection.py).
+From a kubeconfig, or from the service account of the pod that we run in, come an SSL context and an Authorization
+header; the HTTP session is ours (transport.py). All is read here and not by kubernetes.aio, which has no limit of time
+for a plugin, logs what a failing one prints, keeps private keys in files, and costs 46 MB; only users with an
+`auth-provider` (OIDC) still need it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import datetime
 import gc
+import hashlib
+import os
 import ssl
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from gitops.cluster.credentials import FileIdentity, file_identity
 from gitops.cluster.errors import RequestFailed, given
+from gitops.cluster.exec_plugin import TIMEOUT, PluginCredentials, run_plugin
+from gitops.cluster.kubeconfig import Files, Kubeconfig, Section, Unusable, identity_of, read_file, read_kubeconfig
 
-if TYPE_CHECKING:
-    from kubernetes.aio.client import Configuration
+YOUNG_OBJECTS = 20_000
+"""How many objects are made, beyond those that go, until cycles are looked for among them."""
 
 EXPIRY_MARGIN = datetime.timedelta(minutes=5)
-"""An exec plugin's token is renewed this long before it ends, as kubernetes.aio itself does."""
+"""Credentials are renewed so long before they end, or when four fifths of what is left of them have passed."""
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its token and the cluster's authority."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """The account of the pod that we run in; the kubelet replaces its token long before it ends (KEP-1205)."""
+
+    folder: Path
+    host: str
+    port: str
+
+    @classmethod
+    def of_pod(cls, environ: Mapping[str, str] | None = None, *, folder: Path = SERVICE_ACCOUNT) -> ServiceAccount:
+        environ = os.environ if environ is None else environ
+        return cls(folder, environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", ""))
+
+
+Source = Path | ServiceAccount
+"""Where access comes from: a kubeconfig, or a pod's account."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a cluster is and how TLS is done there. Equal endpoints can share one HTTP session."""
+    """Which API server is meant, and how it is known to be that. Another endpoint may be another cluster."""
 
     host: str
-    proxy: str
-    server_name: str
-    tls: tuple[str, ...]  # identities of CA, certificate and key, and whether the server is verified
+    proxy: str = ""
+    server_name: str = ""
+    authority: str = ""
+    """Digest of the certificates that may have signed the server's; "" = the system's."""
+    verified: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One loaded kubeconfig. `renew_at` is when an exec plugin's token has to be renewed, None where nobody knows."""
+    """One loaded source. `renew_at` is when its credentials should be renewed, None where nobody knows."""
 
     endpoint: Endpoint
     ssl_context: ssl.SSLContext | None
-    configuration: Configuration
-    files: tuple[tuple[Path, FileIdentity | None], ...]
+    certificate: str
+    """Digest of the client certificate and its key; sockets opened with another one are not used on."""
+    authorization: str = field(repr=False)
+    """Value of the Authorization header; "" for none."""
+    files: Files
     renew_at: datetime.datetime | None = None
-
-    async def authorization(self) -> str | None:
-        """Value of the Authorization header. Asked for each request: it is what triggers kubernetes' refresh hooks."""
-        return await self.configuration.get_api_key_with_prefix("BearerToken") or None
+    slow: bool = False
+    """Does loading it run a program or ask an identity provider?"""
 
     def outdated(self, now: datetime.datetime) -> bool:
-        """Has a file behind it changed (kubeconfig, token file), or does its token end soon?"""
-        if self.renew_at is not None and now >= self.renew_at - EXPIRY_MARGIN:
+        """Has a file behind it changed, or do its credentials end soon?"""
+        if self.renew_at is not None and now >= self.renew_at:
             return True
-        return any(_identity(path) != identity for path, identity in self.files)
+        return any(identity_of(path) != identity for path, identity in self.files.items())
 
 
-def load_libraries() -> None:
-    """For daemons, once at the start, on any thread: import what the first connection would, and take all that is
-    loaded out of the garbage collector's sight. Some hundred thousand objects of libraries never become garbage, and
-    looking through them stopped everything for 60 ms and more now and then."""
-    import kubernetes.aio.client
-    import kubernetes.aio.config  # noqa: F401 - for its effect
-
+def freeze_libraries() -> None:
+    """For daemons, once at the start, on any thread: take all that is loaded out of the garbage collector's sight. Some
+    hundred thousand objects of libraries never become garbage, and looking through them stopped everything for 60 ms
+    and more now and then. What comes later lives long too, and hardly anything is ever a cycle: looked for at each 700
+    new objects, cycles took a tenth of a restart's time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
-async def load_access(kubeconfig: Path) -> Access:
-    """Read a kubeconfig, and run its exec plugin if it has one. Raises RequestFailed (UNAUTHORIZED) when unusable."""
+async def load_access(source: Source) -> Access:
+    """Read it, and run its exec plugin if it has one. Raises RequestFailed (UNAUTHORIZED) when it cannot be used."""
+    what = "kubeconfig" if isinstance(source, Path) else "service account of this pod"
+    try:
+        if isinstance(source, ServiceAccount):
+            return _of_pod(source)
+        return await _of_kubeconfig(source)
+    except Unusable as unusable:
+        # Unchained: a traceback would show what quotes the file after all.
+        raise RequestFailed(given("CredentialsUnusable", f"{what} cannot be used: {unusable}")) from None
+
+
+# -- sources ---------------------------------------------------------------------------------------------------------
+
+
+def _of_pod(account: ServiceAccount) -> Access:
+    if not account.host or not account.port:
+        raise Unusable("this process does not run in a pod (KUBERNETES_SERVICE_HOST is not set)")
+    files: Files = {}
+    token = read_file(account.folder / "token", "token", files)
+    authority = read_file(account.folder / "ca.crt", "ca.crt", files)
+    host = f"[{account.host}]" if ":" in account.host else account.host
+    endpoint = Endpoint(f"https://{host}:{account.port}", authority=_digest(authority))
+    return Access(
+        endpoint=endpoint,
+        ssl_context=_ssl_context(endpoint, authority),
+        certificate="",
+        authorization=_bearer(token),
+        files=files,
+    )
+
+
+async def _of_kubeconfig(path: Path) -> Access:
+    config = read_kubeconfig(path)
+    cluster, user = config.cluster, config.user
+    server = cluster.text("server").rstrip("/")
+    if not server.startswith(("https://", "http://")):
+        raise Unusable("its server is no http:// or https:// address")
+    authority = cluster.material("certificate-authority")
+    endpoint = Endpoint(
+        server,
+        proxy=_proxy(cluster),
+        server_name=cluster.text("tls-server-name"),
+        authority=_digest(authority),
+        verified=not cluster.flag("insecure-skip-tls-verify"),
+    )
+    plugin = user.values.get("exec")
+    gave = await _from_plugin(plugin, config, endpoint, authority) if plugin is not None else PluginCredentials()
+    certificate = gave.certificate or user.material("client-certificate")
+    key = gave.key or user.material("client-key")
+    authorization = _bearer(gave.token.encode()) if gave.token else await _authorization(path, user)
+    context = _ssl_context(endpoint, authority, certificate, key) if server.startswith("https:") else None
+    return Access(
+        endpoint=endpoint,
+        ssl_context=context,
+        certificate=_digest(certificate + key),
+        authorization=authorization,
+        files=config.files,
+        renew_at=_renew_at(gave.expires),
+        slow=plugin is not None or "auth-provider" in user.values,
+    )
+
+
+async def _from_plugin(plugin: object, config: Kubeconfig, endpoint: Endpoint, authority: bytes) -> PluginCredentials:
+    if not isinstance(plugin, dict):
+        raise Unusable("exec is no map")
+    told = {
+        "server": endpoint.host,
+        "tls-server-name": endpoint.server_name,
+        "insecure-skip-tls-verify": not endpoint.verified,
+        "certificate-authority-data": base64.b64encode(authority).decode(),
+        "proxy-url": endpoint.proxy,
+    }
+    return await run_plugin(plugin, folder=config.user.folder, cluster={k: v for k, v in told.items() if v})
+
+
+async def _authorization(path: Path, user: Section) -> str:
+    """The header of a user without a plugin's token: a token, a token file, a name with a password, a provider."""
+    if token := user.text("token"):
+        return _bearer(token.encode())
+    if name := user.text("tokenFile"):
+        return _bearer(read_file(user.folder / name, "tokenFile", user.files))
+    if name := user.text("username"):
+        pair = f"{name}:{user.text('password')}"
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return await _from_provider(path) if "auth-provider" in user.values else ""
+
+
+async def _from_provider(path: Path) -> str:
+    """A token of an `auth-provider` (OIDC), renewed when it has ended."""
     from kubernetes.aio import client, config
 
     configuration = client.Configuration()
     try:
-        user = _user(kubeconfig)
-        loader = await config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=str(kubeconfig), client_configuration=configuration, persist_config=False
-        )
-        context = _ssl_context(configuration) if configuration.host.startswith("https:") else None
-    except (config.ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-        # Of YAML errors nothing more is told: their text quotes the file.
-        words = "it is not valid YAML" if isinstance(error, yaml.YAMLError) else str(error)
-        # Unchained: a traceback would show what quotes the file after all.
-        raise _unusable(f"kubeconfig cannot be used: {words}") from None
-    if "exec" in user and not (configuration.api_key.get("BearerToken") or configuration.cert_file):
-        # kubernetes.aio only logs a failing plugin; going on would mean to ask as nobody.
-        raise _unusable("the exec plugin of the kubeconfig gave no credentials")
-    token_file = user.get("tokenFile")
-    watched = [kubeconfig] + ([kubeconfig.parent / token_file] if isinstance(token_file, str) else [])
-    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    return Access(
-        endpoint=Endpoint(
-            host=configuration.host.rstrip("/"),
-            proxy=configuration.proxy or "",
-            server_name=configuration.tls_server_name or "",
-            tls=(*(_file_state(path) for path in files), str(configuration.verify_ssl)),
-        ),
-        ssl_context=context,
-        configuration=configuration,
-        files=tuple((path, _identity(path)) for path in watched),
-        renew_at=getattr(loader, "exec_plugin_expiry", None),
-    )
+        async with asyncio.timeout(TIMEOUT):
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=str(path), client_configuration=configuration, persist_config=False
+            )
+    except Exception as error:
+        raise Unusable(f"its auth-provider gave no token ({type(error).__name__})") from None
+    if not (token := configuration.api_key.get("BearerToken")):
+        raise Unusable("its auth-provider gave no token")
+    return str(token)
 
 
-def _unusable(sentence: str) -> RequestFailed:
-    return RequestFailed(given("CredentialsUnusable", sentence))
+def _bearer(token: bytes) -> str:
+    text = token.strip()
+    if not all(0x20 < byte < 0x7F for byte in text):
+        raise Unusable("its token has characters that no token has")
+    return f"Bearer {text.decode('ascii')}"
 
 
-def _ssl_context(configuration: Configuration) -> ssl.SSLContext:
-    from kubernetes.aio import client
+def _renew_at(expires: datetime.datetime | None) -> datetime.datetime | None:
+    if expires is None:
+        return None
+    now = datetime.datetime.now(datetime.UTC)
+    return expires - min(EXPIRY_MARGIN, max(expires - now, datetime.timedelta()) / 5)
 
-    context = client.ApiClient(configuration).rest_client.ssl_context
-    assert isinstance(context, ssl.SSLContext)
+
+def _proxy(cluster: Section) -> str:
+    proxy = cluster.text("proxy-url")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise Unusable("its proxy-url is no http:// or https:// address")
+    return proxy
+
+
+# -- TLS -------------------------------------------------------------------------------------------------------------
+
+
+def _ssl_context(endpoint: Endpoint, authority: bytes, certificate: bytes = b"", key: bytes = b"") -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
+        # Python 3.13 began to refuse what Kubernetes' own tools take: authorities without all extensions of RFC 5280.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not endpoint.verified:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+    except (ssl.SSLError, ValueError):
+        raise Unusable("its certificate authority is no certificate in PEM form") from None
+    if bool(certificate) != bool(key):
+        raise Unusable("it has a client certificate without its key, or a key without its certificate")
+    if certificate:
+        try:
+            _load_chain(context, certificate + b"\n" + key)
+        except (ssl.SSLError, ValueError):
+            raise Unusable("its client certificate and key do not belong together, or are not in PEM form") from None
     return context
 
 
-def _user(kubeconfig: Path) -> dict[str, Any]:
-    """The user section of the current context; {} when there is none (the loader complains about what is wrong)."""
-    document = yaml.safe_load(kubeconfig.read_bytes())
-    wanted = document.get("current-context")
-    for context in document.get("contexts") or ():
-        if context["name"] == wanted:
-            name = context["context"].get("user")
-            for user in document.get("users") or ():
-                if user["name"] == name:
-                    return dict(user.get("user") or {})
-    return {}
+def _load_chain(context: ssl.SSLContext, pem: bytes) -> None:
+    """OpenSSL's function takes a file only. Where there is memory that looks like one, no key touches a disk."""
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("chain"), "wb") as file:
+            file.write(pem)
+            file.flush()
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=_no_password)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(pem)
+            file.flush()
+            context.load_cert_chain(file.name, password=_no_password)
 
 
-def _file_state(path: str | None) -> str:
-    return f"{path}:{_identity(Path(path))}" if path else ""
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")  # without this, OpenSSL would ask on the terminal
 
 
-def _identity(path: Path) -> FileIdentity | None:
-    try:
-        return file_identity(path)
-    except OSError:
-        return None
+def _digest(material: bytes) -> str:
+    return hashlib.sha256(material).hexdigest() if material else ""

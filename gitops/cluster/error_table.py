@@ -157,7 +157,7 @@ ROWS: tuple[Row, ...] = (
         given=("CredentialsUnusable", "NoCredentials"),
         cls=ErrorClass.UNAUTHORIZED,
         hint="correct the credentials of that name; they are read again when the file changes",
-        example="the exec plugin of the kubeconfig gave no credentials",
+        example="kubeconfig cannot be used: the exec plugin ended with 1",
     ),
     # -- webhooks and policies: whatever the code is -------------------------------------------------------------------
     Row(

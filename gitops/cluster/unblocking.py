@@ -250,14 +250,16 @@ def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], ma
             continue
         places = list_items.positions(there, shape)
         keys = list_items.resolve(declared, shape, (), places)
-        foreign = [(i, item) for key, found in places.items() if key not in keys for i in found for item in [there[i]]]
+        foreign = [(i, there[i]) for key, found in places.items() if key not in keys for i in found]
         for position, (item, key) in enumerate(zip(declared, keys, strict=True)):
             value = item.get(leaf) if isinstance(item, dict) else None
             if key in places or (value is None) is not (cause.reason == _REQUIRED):
                 continue
             for place, other in foreign:
+                if not isinstance(other, dict) or other.get(leaf) != value:
+                    continue
                 writer = _writer(nodes, owned, shape, other, manager)
-                if isinstance(other, dict) and other.get(leaf) == value and writer is not None:
+                if writer is not None:
                     pointer = f"{where.replace('[]', '')}{_element(other, shape)}"
                     difference = _difference((*path, position), pointer, item, other, writer)
                     yield _replace((*at, place), item), difference

@@ -69,6 +69,19 @@ def equal_quantities(a: str | int | float, b: str | int | float) -> bool:
         return False
 
 
+def is_quantity(value: Any) -> bool:
+    """Whether it is read as a quantity, also one that is too large to be kept exactly."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    try:
+        _parse(value)
+    except QuantityTooLargeError:
+        return True
+    except NotAQuantityError:
+        return False
+    return True
+
+
 def quantity_value(text: str) -> tuple[Fraction, bool]:
     """Its size, and whether an API server has it as an integer (`1000m` it has not). Raises NotAQuantityError."""
     parsed = _parse(text)

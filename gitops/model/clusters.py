@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from gitops.model.documents import (
     AccountId,
@@ -23,7 +23,17 @@ from gitops.model.documents import (
 )
 from gitops.model.uniqueness import repeated
 
-Quantity = str | int | float
+
+def _quantity(value: Any, known: ValidatorFunctionWrapHandler) -> Any:
+    """One error, not one for each type that it might have been."""
+    try:
+        return known(value)
+    except ValidationError:
+        raise ValueError("a quantity is text or a number, such as 4, 500m or 16Gi") from None
+
+
+Quantity = Annotated[str | int | float, WrapValidator(_quantity)]
+"""Its grammar is looked at where the objects are made of it (gitops/plan/clusters.py)."""
 
 
 class InstanceType(Document):

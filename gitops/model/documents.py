@@ -13,7 +13,7 @@ version: an error, never a silent skip).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -117,17 +117,37 @@ def written_name(model: type[Document], field: str) -> str:
     return model.model_fields[field].alias or field
 
 
-def written_fields(document: Document) -> Iterator[tuple[Place, Use]]:
-    """Every field that the author wrote, with its use; a recorded or refused field is not looked into."""
+@dataclass(frozen=True, slots=True)
+class WrittenField:
+    """A field that the author wrote."""
+
+    path: Place
+    model: type[Document]
+    name: str
+
+    @property
+    def use(self) -> Use:
+        return use_of(self.model, self.name)
+
+    @property
+    def words(self) -> str:
+        """What the model says of it; "" when its name says all."""
+        return " ".join((self.model.model_fields[self.name].description or "").split())
+
+
+def written_fields(document: Document) -> Iterator[WrittenField]:
+    """Every field that the author wrote; a recorded or refused field is not looked into."""
     for path, part in parts_of(document, only_used=True):
+        model = type(part)
         for name in sorted(part.model_fields_set):
-            yield (*path, written_name(type(part), name)), use_of(type(part), name)
+            yield WrittenField((*path, written_name(model, name)), model, name)
 
 
-def problems_in(document: Document) -> Iterator[Problem]:
-    """Problems of the document and of all its parts; paths start at the document."""
+def problems_in(document: Document, *, without: Collection[Place] = ()) -> Iterator[Problem]:
+    """Problems of the document and of all its parts but for those at the places `without`; paths start at the
+    document."""
     for path, part in parts_of(document):
-        for problem in part.problems():
+        for problem in part.problems() if path not in without else ():
             yield Problem(problem.rule, (*path, *problem.path), problem.message)
 
 

@@ -7,6 +7,7 @@ another. Codes are stable; gitops/model/catalogue.py lists them and docs/finding
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gitops.model.identity import ObjectRef, WorkloadRef
@@ -48,3 +49,8 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.origin}: {self.severity} {self.code}: {self.message}"
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Whether any of them is an error."""
+    return any(finding.severity is Severity.ERROR for finding in findings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -19,6 +19,7 @@ from gitops.model.documents import (
     NonBlank,
     Problem,
     Recorded,
+    Refused,
     Rule,
     WorkloadMetadata,
 )
@@ -122,10 +123,14 @@ class FunctionSpec(Base):
     inferenceUrl: Recorded[Uri | None] = None
     inferencePort: Recorded[Port | None] = None
     health: Recorded[Health | None] = None
+    healthUri: Refused[Any] = None
+    """Given up by NVCF: use health."""
     helmChartServiceName: Checked[DnsLabel | None] = None
     models: Recorded[list[Model] | None] = None
     rateLimit: Recorded[RateLimit | None] = None
     llmInvocationConfig: Recorded[LlmInvocation | None] = None
+    utilsContainerImage: Refused[Any] = None
+    """Internal to NVCF: an operator brings its own helpers."""
 
     def problems(self) -> Iterable[Problem]:
         yield from super().problems()

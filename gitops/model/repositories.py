@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gitops.model.adoption import AdoptionRules
+from gitops.model.branches import BranchName
 from gitops.model.documents import (
     AccountId,
     ApiVersion,
@@ -12,7 +13,6 @@ from gitops.model.documents import (
     Checked,
     Document,
     LabelMetadata,
-    NonBlank,
     Recorded,
 )
 
@@ -27,7 +27,7 @@ class Previews(Document):
 class RepositorySpec(AdoptionRules):
     ncaId: Checked[AccountId | None] = None
     """Account the repository belongs to; a cluster of another account, or of none, is refused."""
-    statusBranch: Applied[NonBlank] = "gitops-status"
+    statusBranch: Applied[BranchName] = "gitops-status"
     """Branch that the daemon commits readiness and drift to."""
     allowEmpty: Applied[bool] = False
     """Consent to a tree without any workload or without any cluster; otherwise such a tree prunes nothing."""

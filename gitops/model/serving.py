@@ -68,7 +68,7 @@ class Telemetries(Document):
     tracesTelemetryId: Recorded[Uuid | None] = None
 
     def problems(self) -> Iterable[Problem]:
-        if not self.model_fields_set:
+        if not (self.logsTelemetryId or self.metricsTelemetryId or self.tracesTelemetryId):
             yield Problem(Rule.MISSING, (), "telemetries name at least one of logs, metrics and traces")
 
 
@@ -115,6 +115,10 @@ class GpuTarget(Document):
     gpuMemory: Recorded[NonBlank | None] = None
     backend: Refused[Any] = None
     """NVCF's name of a cluster group: use clusters, regions and attributes."""
+    helmValidationPolicy: Refused[Any] = None
+    """NVCF's policy for Helm charts: use validationPolicy, which holds for manifests too."""
+    gpuSpecificationId: Refused[Any] = None
+    """Written by NVCF; here a specification is named by its id, a task has one only."""
 
     def problems(self) -> Iterable[Problem]:
         for field in ("clusters", "regions", "attributes"):
@@ -141,7 +145,7 @@ class Base(Document):
     secretRefs: Applied[Annotated[list[SecretRef], Field(max_length=64)]] = []
     """Secrets by name, copied into the workload's namespace from gitops-secrets on the target cluster."""
     secrets: Refused[Any] = None
-    """Values of secrets never are in Git."""
+    """Values of secrets never are in Git: use secretRefs."""
     telemetries: Recorded[Telemetries | None] = None
 
     def problems(self) -> Iterable[Problem]:

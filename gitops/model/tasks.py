@@ -68,6 +68,7 @@ class TaskSpec(AdoptionRules, Base):
     """Run again when it is placed on another cluster; without it, a task that ran stays done."""
     resultHandlingStrategy: Checked[Literal["NONE", "UPLOAD"]] = "NONE"
     resultsLocation: Refused[Any] = None
+    """Where NVCF uploads results to: store them from within the task."""
 
     def problems(self) -> Iterable[Problem]:
         yield from super().problems()

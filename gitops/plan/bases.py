@@ -12,7 +12,7 @@ from gitops.manifests.raw import RawDocument
 from gitops.manifests.scalars import shown
 from gitops.model.catalogue import finding
 from gitops.model.documents import API_VERSION
-from gitops.model.findings import Finding, Origin
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import GroupVersionKind, ObjectRef, WorkloadRef
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
@@ -61,6 +61,11 @@ class Base:
     objects: tuple[BaseObject, ...]
     findings: tuple[Finding, ...]
     complete: bool
+
+    @property
+    def sound(self) -> bool:
+        """Whether units can be made of it."""
+        return bool(self.objects) and self.complete and not has_errors(self.findings)
 
 
 def read_base(loader: Loader, tree: FileTree, entries: Sequence[TreeEntry], workload: WorkloadRef) -> Base:

@@ -9,7 +9,7 @@ from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.bundles import Bundle
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import GroupKind, ObjectRef, UnitKey
 from gitops.model.kinds import NAMESPACE
 from gitops.model.trees import TreeEntry
@@ -30,6 +30,7 @@ from gitops.plan.workloads import (
     check_account,
     check_name,
     content_key,
+    read_everything,
     unknown_clusters,
 )
 from gitops.policy import codes as policy_codes
@@ -43,7 +44,7 @@ BUNDLE_FILE = "bundle.yaml"
 
 @dataclass(frozen=True, slots=True)
 class BundleSource:
-    """A bundle's document and files. `bundle` is None when they are not usable."""
+    """A bundle's document and files. `bundle` is None when it cannot be read; with `usable` False they have errors."""
 
     folder: WorkloadFolder
     findings: tuple[Finding, ...]
@@ -51,6 +52,7 @@ class BundleSource:
     document: RawDocument | None = None
     manifests: tuple[TreeEntry, ...] = ()
     overlays: Overlays | None = None
+    usable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +73,30 @@ def read_bundle(context: Context, folder: WorkloadFolder) -> BundleSource:
     if main is None:
         message = f"{folder.root} has no {BUNDLE_FILE}"
         return BundleSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
-    document, bundle, found = context.loader.load_one(context.tree, main, Bundle, workload=ref)
+    document, bundle, found = context.loader.load_one(context.tree, main, Bundle, workload=ref, partly=True)
     if document is None or bundle is None:
         return BundleSource(folder, found)
     findings = [*found]
+    whole = not has_errors(found)
     findings += check_name(bundle, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))
     findings += check_account(bundle.spec.serviceAccount, document, ref)
     overlays = Overlays.of(document, patches=bundle.spec.patches, clusters=bundle.spec.clusterPatches)
     files = resolve_files(
-        folder, manifests=bundle.spec.manifests, document=document, patches=overlays.every(), own=[main.path]
+        folder,
+        manifests=bundle.spec.manifests,
+        document=document,
+        patches=overlays.every(),
+        own=[main.path],
+        complete=whole,
     )
     findings += files.findings
-    usable = not any(f.severity == Severity.ERROR for f in findings)
-    return BundleSource(folder, tuple(findings), bundle if usable else None, document, files.manifests, overlays)
+    usable = not has_errors(findings)
+    return BundleSource(folder, tuple(findings), bundle, document, files.manifests, overlays, usable)
 
 
 def ask_bundle(context: Context, source: BundleSource, pins: Pins) -> tuple[Ask, ...]:
     """What the bundle asks for: each cluster that it selects."""
-    if source.bundle is None:
+    if source.bundle is None or not source.usable:
         return ()
     kinds = declared_kinds(context, source.folder, source.manifests)
     return (ask_of_bundle(context, source.folder.ref, source.bundle, kinds=kinds, pins=pins),)
@@ -97,7 +105,7 @@ def ask_bundle(context: Context, source: BundleSource, pins: Pins) -> tuple[Ask,
 def plan_bundle(context: Context, source: BundleSource, decisions: Sequence[Decision]) -> BundlePlan:
     """The bundle on the clusters that were decided on. Costs no parsing."""
     bundle, document = source.bundle, source.document
-    if bundle is None or document is None:
+    if bundle is None or document is None or not source.usable:
         return BundlePlan((), ())
     spec, ref = bundle.spec, source.folder.ref
     listed: list[tuple[str, Path]] = [(name, ("spec", "clusters", i)) for i, name in enumerate(spec.clusters)]
@@ -125,43 +133,43 @@ def compile_bundle(context: Context, source: BundleSource, plan: BundlePlan) -> 
     findings = [*source.findings, *plan.findings]
     bundle, document, ref = source.bundle, source.document, source.folder.ref
     if bundle is None or document is None:
-        return WorkloadResult((), tuple(findings))
+        return WorkloadResult((), (*findings, *read_everything(context, source.folder)))
     base = read_base(context.loader, context.tree, source.manifests, ref)
     places = Placing(context.registry, base.objects)
     misplaced = places.findings(source)
     findings += [*base.findings, *misplaced]
     units: list[Unit] = []
-    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
-        chains = Chains(context, source.folder, base, source.overlays)
-        for key, content in plan.units:
-            objects = places.place(chains.objects("", key.cluster))
-            chains.pods.bundle(objects, key.cluster, context.facts_of(key.cluster).minor)
-            if not objects or any(f.severity == Severity.ERROR for f in misplaced):
-                continue
-            desired, problems = finish(
-                objects,
-                marks=Marks.of(context.reconciler, key),
-                workload=ref,
-                registry=context.registry,
+    chains = Chains(context, source.folder, base, source.overlays)
+    for key, content in plan.units if base.sound else ():
+        objects = places.place(chains.objects("", key.cluster))
+        chains.pods.bundle(objects, key.cluster, context.facts_of(key.cluster).minor)
+        if not objects or has_errors(misplaced):
+            continue
+        desired, problems = finish(
+            objects,
+            marks=Marks.of(context.reconciler, key),
+            workload=ref,
+            registry=context.registry,
+        )
+        findings += problems
+        mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
+        units.append(
+            Unit(
+                key,
+                content,
+                context.tree.commit,
+                "",
+                desired,
+                mode,
+                adoption=bundle.spec.adoption,
+                service_account=account_of(bundle.spec.serviceAccount),
             )
-            findings += problems
-            mode = stricter(context.clusters[key.cluster].document.spec.mode, bundle.spec.mode)
-            units.append(
-                Unit(
-                    key,
-                    content,
-                    context.tree.commit,
-                    "",
-                    desired,
-                    mode,
-                    adoption=bundle.spec.adoption,
-                    service_account=account_of(bundle.spec.serviceAccount),
-                )
-            )
-        chains.check_the_rest()
-        findings += [*chains.findings, *chains.pods.findings()]
-    named = frozenset(_spellings(item.ref for item in base.objects)) if base.complete else None
-    if not any(f.severity == Severity.ERROR for f in findings):
+        )
+    chains.check_the_rest()
+    findings += [*chains.findings, *chains.pods.findings()]
+    known = source.usable and base.complete
+    named = frozenset(_spellings(item.ref for item in base.objects)) if known else None
+    if not has_errors(findings):
         return WorkloadResult(tuple(units), tuple(findings), kept=plan.kept, named=named if plan.barred else None)
     return WorkloadResult((), tuple(findings), named=named, suspects=tuple(units))
 

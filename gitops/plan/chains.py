@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
-from gitops.model.findings import Finding, Severity
+from gitops.model.findings import Finding, has_errors
 from gitops.model.patches import Patch
 from gitops.model.serving import GpuTarget
 from gitops.plan.bases import Base
@@ -46,16 +46,17 @@ class Overlays:
     ) -> Overlays:
         """From the lists of a workload's document; each specification with its id and its path."""
         at: Path = ("spec", "clusterPatches")
+        by_id: dict[str, tuple[PatchList, ...]] = {}
+        for name, spec, path in specifications:  # two with one id are an error; all of their patches are looked at
+            by_id[name] = (
+                *by_id.get(name, ()),
+                PatchList(spec.manifestMergePatches, document, (*path, "manifestMergePatches")),
+                PatchList(spec.jsonPatches, document, (*path, "jsonPatches")),
+            )
         return cls(
             document,
             PatchList(patches, document, ("spec", "patches")),
-            {
-                name: (
-                    PatchList(spec.manifestMergePatches, document, (*path, "manifestMergePatches")),
-                    PatchList(spec.jsonPatches, document, (*path, "jsonPatches")),
-                )
-                for name, spec, path in specifications
-            },
+            by_id,
             {name: PatchList(clusters[name], document, (*at, name)) for name in sorted(clusters)},
         )
 
@@ -103,8 +104,13 @@ class Chains:
             self._objects[key] = self._make(*key)
         return self._objects[key]
 
+    def _has(self, patch: BoundPatch) -> bool:
+        """Of a base with errors an object may be missing, or be there twice: that says nothing of patches for it."""
+        return sum(patch.target.matches(item.body) for item in self._base.objects) == 1
+
     def check_the_rest(self) -> None:
-        """Merge what no instance has merged, so that its errors are found before it is needed."""
+        """Merge what no instance has merged, so that its errors are found before it is needed; of a base with errors
+        what can be read."""
         specifications = sorted(self._overlays.specifications) if self._overlays is not None else []
         specifications = specifications or [""]
         for name in specifications:
@@ -121,7 +127,7 @@ class Chains:
         for name in specifications:
             self.findings = []
             self.objects(name, cluster)
-            if not any(f.severity == Severity.ERROR for f in self.findings):
+            if not has_errors(self.findings):
                 break
             first = self.findings if first is None else first
         else:
@@ -134,7 +140,8 @@ class Chains:
         lists = self._overlays.applying(specification, cluster) if self._overlays is not None else []
         patches: list[BoundPatch] = [bound for one in lists for bound in self._reader.read(one)]
         self.findings += self._reader.findings[before:]
-        merged, remarks = merge(self._base.objects, patches, workload, self._context.registry)
+        fitting = patches if self._base.sound else [patch for patch in patches if self._has(patch)]
+        merged, remarks = merge(self._base.objects, fitting, workload, self._context.registry)
         if self._context.trace is not None:
             self._context.trace.merged[workload, specification, cluster] = merged
         objects, judged = clean(merged, workload=workload, registry=self._context.registry)

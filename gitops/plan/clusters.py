@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gitops.manifests.canonical import canonical_json, copy_json, digest
-from gitops.manifests.lines import Path, hash_of
+from gitops.manifests.lines import Path, dotted, hash_of
+from gitops.manifests.quantities import LIMIT_RANGE_LISTS, is_quantity
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.clusters import Cluster, NamespaceTemplate
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import GroupVersionKind
 from gitops.model.repositories import Repository
 from gitops.overlays.patches import RESERVED_PREFIXES
@@ -36,7 +37,7 @@ def usable_cluster(
     """A cluster by the name of its file; None when a finding is an error."""
     objects, problems = _template_objects(document, cluster.spec.namespaceTemplate, registry)
     findings = (*_check(document, cluster, name, repository), *problems)
-    if any(f.severity == Severity.ERROR for f in findings):
+    if has_errors(findings):
         return None, findings
     lines = sorted([document.lines.line_of(path), *map(str, path)] for path in _paths(document.body, TEMPLATE))
     entry = ClusterEntry(cluster, document.file, document.lines, objects, digest(canonical_json(lines)))
@@ -44,7 +45,7 @@ def usable_cluster(
 
 
 def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repository | None) -> Iterator[Finding]:
-    def say(code: str, message: str, *path: str) -> Finding:
+    def say(code: str, message: str, *path: str | int) -> Finding:
         return finding(code, message, Origin(document.file, document.lines.line_of(path)), path=path)
 
     if cluster.metadata.name != name:
@@ -53,6 +54,9 @@ def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repos
     if repository is not None and (why := _foreign(cluster, repository)):
         yield say(policy_codes.FOREIGN_ACCOUNT, why, "spec", "tenancy")
     template = cluster.spec.namespaceTemplate
+    for at, value in _quantities(template):
+        if value is not None and not is_quantity(value):
+            yield say(codes.WRONG_VALUE, f"{dotted(at)} is no quantity such as 4, 500m or 16Gi", *at)
     for key, problem in bad_labels(template.labels):
         yield say(policy_codes.BAD_LEVEL, f"{key} {problem}", "spec", "namespaceTemplate", "labels", key)
     for field, values in (("labels", template.labels), ("annotations", template.annotations)):
@@ -60,6 +64,17 @@ def _check(document: RawDocument, cluster: Cluster, name: str, repository: Repos
             if key.startswith(RESERVED_PREFIXES):
                 message = f"{key} may not be set in Git"
                 yield say(policy_codes.OUR_METADATA, message, "spec", "namespaceTemplate", field, key)
+
+
+def _quantities(template: NamespaceTemplate) -> Iterator[tuple[Path, Any]]:
+    """Path and value of everything in the template that is a quantity for every API server."""
+    if template.resourceQuota is not None:
+        for resource, value in template.resourceQuota.hard.items():
+            yield (*TEMPLATE, "resourceQuota", "hard", resource), value
+    for position, limit in enumerate(template.limitRange.limits if template.limitRange is not None else ()):
+        for name in sorted(LIMIT_RANGE_LISTS.intersection(limit)):
+            for resource, value in limit[name].items() if isinstance(limit[name], dict) else ():
+                yield (*TEMPLATE, "limitRange", "limits", position, name, resource), value
 
 
 def _foreign(cluster: Cluster, repository: Repository) -> str:

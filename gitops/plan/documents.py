@@ -22,11 +22,12 @@ from gitops.manifests.lines import Path, dotted
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.document_kinds import KINDS
-from gitops.model.documents import API_VERSION, Document, Use, problems_in, written_fields
+from gitops.model.documents import API_VERSION, Document, Use, WrittenField, problems_in, written_fields
 from gitops.model.durations import PATTERN as DURATION_PATTERN
-from gitops.model.findings import Finding, Origin
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import WorkloadRef
 from gitops.plan import codes
+from gitops.plan.salvaging import MATERIAL, STAND_INS, field_at, salvage
 from gitops.policy import codes as policy_codes
 from gitops.policy.credentials import credentials_in
 
@@ -75,9 +76,10 @@ _TYPE_WORDS = {
 
 
 def typed(
-    document: RawDocument, model: type[D], *, workload: WorkloadRef | None = None
+    document: RawDocument, model: type[D], *, workload: WorkloadRef | None = None, partly: bool = False
 ) -> tuple[D | None, tuple[Finding, ...]]:
-    """Read a document as a kind. The model is None when any finding is an error.
+    """Read a document as a kind. The model is None when any finding is an error; `partly`: it is then what is sound of
+    it, if that can be told, for further findings only.
 
     Checks, in this order: it is a map, its kind, its apiVersion, its fields, fields this version does not support.
     """
@@ -98,10 +100,33 @@ def typed(
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         wrong = (_explain(document, detail, workload, model) for detail in details)
-        return None, (*secrets, *_bounded(wrong, document, workload))
-    contradictions = _bounded(_contradictions(document, parsed, workload), document, workload)
-    findings = (*secrets, *contradictions, *_unused_fields(document, parsed, workload))
-    return (None if any(f.severity == "error" for f in findings) else parsed), findings
+        fields = [_meant(body, detail, model) for detail in details]
+        rest = salvage(model, body, fields)
+        further = _further(document, rest, fields, workload) if rest is not None else ()
+        return rest if partly else None, (*secrets, *_bounded(wrong, document, workload), *further)
+    findings = (*secrets, *_further(document, parsed, (), workload))
+    return None if has_errors(findings) and not partly else parsed, findings
+
+
+def _further(
+    document: RawDocument, parsed: Document, wrong: Collection[Path], workload: WorkloadRef | None
+) -> Iterator[Finding]:
+    """Fields that contradict each other, and fields that do nothing. Nothing is said between the fields of a part of
+    which one is wrong: the problem may be that one."""
+    problems = problems_in(parsed, without={path[:-1] for path in wrong})
+    contradictions = (_at(document, p.path, codes.RULES[p.rule], p.message, workload) for p in problems)
+    yield from _bounded(contradictions, document, workload)
+    yield from _unused_fields(document, parsed, workload)
+
+
+def _meant(body: Any, detail: ErrorDetails, model: type[Document]) -> Path:
+    """The field that an error is about: an unknown one as what was meant by it, and what lacks something whole."""
+    path = _path_in(body, detail["loc"], missing=detail["type"] == "missing")
+    if detail["type"] == "missing" and path[-1] not in STAND_INS:
+        return field_at(path[:-1])
+    if detail["type"] != "extra_forbidden" or (close := _close(str(path[-1]), _field_names(model))) not in MATERIAL:
+        return field_at(path)
+    return (*path[:-1], close)
 
 
 def _credentials(document: RawDocument, workload: WorkloadRef | None) -> list[Finding]:
@@ -113,11 +138,6 @@ def _credentials(document: RawDocument, workload: WorkloadRef | None) -> list[Fi
     ]
 
 
-def _contradictions(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> Iterator[Finding]:
-    for problem in problems_in(parsed):
-        yield _at(document, problem.path, codes.RULES[problem.rule], problem.message, workload)
-
-
 def _bounded(errors: Iterator[Finding], document: RawDocument, workload: WorkloadRef | None) -> Iterator[Finding]:
     """As many errors as are told of a manifest file."""
     yield from itertools.islice(errors, DEFAULT_LIMITS.findings)
@@ -127,24 +147,26 @@ def _bounded(errors: Iterator[Finding], document: RawDocument, workload: Workloa
 
 def _unused_fields(document: RawDocument, parsed: Document, workload: WorkloadRef | None) -> list[Finding]:
     found = []
-    for path, use in written_fields(parsed):
-        if use is Use.REFUSED:
-            found.append(_refused(document, path, workload))
-        elif use is Use.RECORDED:
-            message = f"{dotted(path)} is recorded and does nothing yet"
-            found.append(_at(document, path, codes.RECORDED_ONLY, message, workload))
+    for field in written_fields(parsed):
+        if field.use is Use.REFUSED:
+            found.append(_refused(document, field, workload))
+        elif field.use is Use.RECORDED:
+            message = f"{dotted(field.path)} is recorded and does nothing yet"
+            found.append(_at(document, field.path, codes.RECORDED_ONLY, message, workload))
     return found
 
 
-def _refused(document: RawDocument, path: Path, workload: WorkloadRef | None) -> Finding:
-    where = dotted(path)
+def _refused(document: RawDocument, field: WrittenField, workload: WorkloadRef | None) -> Finding:
+    """What the model says of the field tells what to write in its place."""
+    path, where = field.path, dotted(field.path)
     if path[-1] == "secrets":
         return _at(document, path, policy_codes.INLINE_SECRETS, f"{where} holds values of secrets", workload)
     if path[-1] in ("containerImage", "helmChart"):
         return _at(
             document, path, codes.NOT_RENDERED, f"{where} is checked, and not rendered by this version", workload
         )
-    return _at(document, path, codes.NOT_SUPPORTED, f"{where} is not supported by this version", workload)
+    message = f"{where} is not supported by this version"
+    return _at(document, path, codes.NOT_SUPPORTED, message, workload, field.words or None)
 
 
 def _explain(
@@ -183,8 +205,13 @@ def _hint(kind: str, value: Any) -> str | None:
 def _guess(name: str, known: Collection[str]) -> str:
     if name in known:
         return ": it belongs elsewhere"
-    close = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1, cutoff=0.7)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = _close(name, known)
+    return f"; did you mean {close}?" if close else ""
+
+
+def _close(name: str, known: Collection[str]) -> str:
+    """The known name that is most like another, "" when none is."""
+    return next(iter(difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1, cutoff=0.7)), "")
 
 
 def _describe(document: RawDocument, path: Path, value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.functions import Function, FunctionDeployment
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
@@ -16,7 +16,7 @@ from gitops.plan.layout import WorkloadFolder
 from gitops.plan.resolving import resolve_files
 from gitops.plan.secrets import named_secrets
 from gitops.plan.units import SecretRef
-from gitops.plan.workloads import Context, check_account, check_name, check_sources
+from gitops.plan.workloads import Context, check_account, check_name, check_sources, operators_known
 
 FUNCTION_FILE = "function.yaml"
 DEPLOYMENT_FILE = "deployment.yaml"
@@ -25,7 +25,8 @@ DEPLOYMENT_FILE = "deployment.yaml"
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
     """A function's documents and files. `function` is None when one cannot be read; with `usable` False they have
-    errors."""
+    errors, with `whole` False what is here of the documents is only a part of them. `kinds_known`: operator types and
+    validation policies are as their author means them."""
 
     folder: WorkloadFolder
     findings: tuple[Finding, ...]
@@ -35,6 +36,8 @@ class FunctionSource:
     manifests: tuple[TreeEntry, ...] = ()
     overlays: Overlays | None = None
     usable: bool = False
+    whole: bool = True
+    kinds_known: bool = False
     secret_refs: tuple[SecretRef, ...] = ()
 
 
@@ -54,15 +57,17 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
     if main is None:
         message = f"{folder.root} has no {FUNCTION_FILE}"
         return FunctionSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
-    raw, function, found = context.loader.load_one(context.tree, main, Function, workload=ref)
-    findings = list(found)
+    raw, function, of_main = context.loader.load_one(context.tree, main, Function, workload=ref, partly=True)
+    of_second: tuple[Finding, ...] = ()
     second = folder.entries.get(f"{folder.root}/{DEPLOYMENT_FILE}")
     misnamed = list(_misnamed(folder))
-    findings += misnamed
     document, deployment = None, None
     if second is not None:
-        document, deployment, found = context.loader.load_one(context.tree, second, FunctionDeployment, workload=ref)
-        findings += found
+        document, deployment, of_second = context.loader.load_one(
+            context.tree, second, FunctionDeployment, workload=ref, partly=True
+        )
+    whole = not has_errors((*of_main, *of_second))
+    findings = [*of_main, *of_second, *misnamed]
     if raw is None or function is None or (second is not None and (document is None or deployment is None)):
         return FunctionSource(folder, tuple(findings))
     findings += check_name(function, folder, file=main.path, line=raw.lines.line_of(("metadata", "name")))
@@ -87,9 +92,9 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         document=raw,
         patches=overlays.every() if overlays is not None else (),
         own=[f"{folder.root}/{FUNCTION_FILE}", f"{folder.root}/{DEPLOYMENT_FILE}", *(f.origin.file for f in misnamed)],
+        complete=whole,
     )
     findings += files.findings
-    usable = not any(f.severity == Severity.ERROR for f in findings)
     return FunctionSource(
         folder,
         tuple(findings),
@@ -98,6 +103,8 @@ def read_function(context: Context, folder: WorkloadFolder) -> FunctionSource:
         document,
         files.manifests,
         overlays,
-        usable,
+        not has_errors(findings),
+        whole,
+        operators_known(context, function.spec) and not has_errors(of_second),
         named_secrets(function.spec, raw),
     )

@@ -7,12 +7,12 @@ documents and the names of the files, `plan_function` (instances.py) decides whe
 
 from __future__ import annotations
 
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.functions import Function
 from gitops.plan.bases import Base, read_base
 from gitops.plan.chains import Chains
 from gitops.plan.function_sources import FunctionSource
-from gitops.plan.instance_objects import base_digest, gate, instance_objects
+from gitops.plan.instance_objects import base_digest, gate, instance_objects, named_namespaces
 from gitops.plan.instances import FunctionPlan, Instance
 from gitops.plan.units import Unit, stricter
 from gitops.plan.workloads import Context, WorkloadResult, account_of, read_everything
@@ -34,16 +34,16 @@ def compile_function(context: Context, source: FunctionSource, plan: FunctionPla
     rules = {spec.id: context.rules_of(spec) for spec in specifications}
     chains = Chains(context, source.folder, base, source.overlays, rules)
     units: list[Unit] = []
-    if source.usable:
+    findings += named_namespaces(base.objects, source.folder.ref)
+    if source.kinds_known:
         findings += gate(context, types, base.objects, source.folder.ref, rules)
-    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
-        for instance in plan.instances:
-            made, problems = _unit(context, source, function, instance, chains, base)
-            units += made
-            findings += problems
-        chains.check_the_rest()
+    for instance in plan.instances if base.sound else ():
+        made, problems = _unit(context, source, function, instance, chains, base)
+        units += made
+        findings += problems
+    chains.check_the_rest()
     findings += [*chains.findings, *chains.pods.findings()]
-    if any(f.severity == Severity.ERROR for f in findings):
+    if has_errors(findings):
         return WorkloadResult((), tuple(findings), suspects=tuple(units))
     demands = [instance.demand for instance in plan.instances if units]
     return WorkloadResult(tuple(units), tuple(findings), tuple(demands), plan.kept)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import ClusterName, WorkloadRef
 from gitops.model.operators import OperatorInstall
 from gitops.model.versions import is_version, satisfies
@@ -42,7 +42,7 @@ def read_installs(context: Context, folders: Mapping[WorkloadRef, WorkloadFolder
         if document is not None and install is not None:
             selected, more = _selected(context, folder, document, install)
             problems += more
-            if not any(f.severity == Severity.ERROR for f in problems):
+            if not has_errors(problems):
                 for cluster in selected:
                     key = (cluster, install.spec.operatorType)
                     have = versions.setdefault(key, (install.spec.version, ref))
@@ -50,7 +50,7 @@ def read_installs(context: Context, folders: Mapping[WorkloadRef, WorkloadFolder
                         problems.append(_two_versions(document, ref, key, have))
                         disputed.add(key)
         findings[ref] = tuple(problems)
-        if any(f.severity == Severity.ERROR for f in problems):
+        if has_errors(problems):
             unusable.add(entry.path)
     known = {key: version for key, (version, _) in versions.items() if key not in disputed}
     for cluster in map(ClusterName, context.clusters):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops.manifests.canonical import canonical_json, digest
@@ -30,7 +30,7 @@ def gate(
     rules: Mapping[str, ValidationRules],
 ) -> list[Finding]:
     """Only the kinds of the workload's operator types, and those that the validation policy of every GPU specification
-    (`rules`, by id) allows besides, in namespaces that we give."""
+    (`rules`, by id) allows besides."""
     found: list[Finding] = []
     allowed = context.registry.allowed(operator_types)
 
@@ -56,10 +56,24 @@ def gate(
             say(policy_codes.KIND_REFUSED, message, item, "kind")
         elif kind.deprecated:
             say(policy_codes.DEPRECATED_VERSION, f"{item.gvk} is deprecated by its operator", item, "apiVersion")
-        if item.namespace:
-            message = f"{item.gvk.kind} {item.name} names the namespace {item.namespace}"
-            say(policy_codes.NAMESPACE_IN_FUNCTION, message, item, "metadata", "namespace")
     return found
+
+
+def named_namespaces(objects: Iterable[BaseObject], workload: WorkloadRef) -> list[Finding]:
+    """Objects with a namespace of their own: they get the instance's."""
+    path = ("metadata", "namespace")
+    return [
+        finding(
+            policy_codes.NAMESPACE_IN_FUNCTION,
+            f"{item.gvk.kind} {item.name} names the namespace {item.namespace}",
+            item.origin(*path),
+            object=item.ref,
+            workload=workload,
+            path=path,
+        )
+        for item in objects
+        if item.namespace
+    ]
 
 
 def _scope_words(kind: GroupKind) -> str:

@@ -14,12 +14,12 @@ from gitops.model.identity import ClusterName, UnitKey
 from gitops.plan.function_sources import FUNCTION_FILE, FunctionSource
 from gitops.plan.instance_objects import demand
 from gitops.plan.naming import instance_namespace
-from gitops.plan.placing import ask_of, declared_kinds, lost, placement_problems, unit_key, units_of
+from gitops.plan.placing import ask_of, declared_kinds, lost, nowhere, placement_problems, unit_key, units_of
 from gitops.plan.units import stricter
 from gitops.plan.workloads import Context, Demand, content_key, target_problems, unknown_clusters
 from gitops.policy import codes as policy_codes
 from gitops.policy.allocation import Ask, Decision
-from gitops.policy.placement import Pins, Placement
+from gitops.policy.placement import NO_PINS, Pins, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,14 @@ class FunctionPlan:
 def ask_function(context: Context, source: FunctionSource, pins: Pins) -> tuple[Ask, ...]:
     """What each GPU specification asks for, in their order."""
     function, deployment = source.function, source.deployment
-    if function is None or deployment is None:
+    if function is None or deployment is None or not source.whole:
         return ()
+    return _asks(context, source, function, deployment, pins)
+
+
+def _asks(
+    context: Context, source: FunctionSource, function: Function, deployment: FunctionDeployment, pins: Pins
+) -> tuple[Ask, ...]:
     kinds = declared_kinds(context, source.folder, source.manifests)
     operators = function.spec.operatorTypes or ()
     return tuple(
@@ -61,8 +67,10 @@ def plan_function(context: Context, source: FunctionSource, decisions: Sequence[
     """The instances in the places that were decided on. Costs no parsing; the same for every reader of the same tree
     and pins."""
     function, deployment, document = source.function, source.deployment, source.document
-    if function is None or not source.usable:
+    if function is None:
         return FunctionPlan()
+    if not source.usable:
+        return FunctionPlan(findings=_checked(context, source))
     ref = source.folder.ref
     if deployment is None or document is None or not deployment.spec.gpuSpecifications:
         origin = Origin(f"{source.folder.root}/{FUNCTION_FILE}")
@@ -78,6 +86,18 @@ def plan_function(context: Context, source: FunctionSource, decisions: Sequence[
         planner.say(policy_codes.UNDECLARED, live, ("spec", "gpuSpecifications"))
     planner.check()
     return FunctionPlan(tuple(planner.instances), tuple(planner.findings), tuple(planner.kept))
+
+
+def _checked(context: Context, source: FunctionSource) -> tuple[Finding, ...]:
+    """What is wrong with the specifications wherever they may go, of documents with errors."""
+    if source.function is None or source.deployment is None or source.document is None or not source.kinds_known:
+        return ()
+    planner = _Planner(context, source, source.function, source.deployment, source.document)
+    for position, ask in enumerate(_asks(context, source, source.function, source.deployment, NO_PINS)):
+        for code, message, path in nowhere(ask):
+            planner.say(code, message, ("spec", "gpuSpecifications", position, *path))
+    planner.check()
+    return tuple(planner.findings)
 
 
 class _Planner:

@@ -16,7 +16,7 @@ from gitops.manifests.raw import RawDocument
 from gitops.manifests.reading import ReadResult, read_documents
 from gitops.model.catalogue import finding
 from gitops.model.documents import Document
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import WorkloadRef
 from gitops.model.trees import FileTree, TreeEntry
 from gitops.plan import codes
@@ -77,13 +77,20 @@ class Loader:
         findings = result.findings
         if workload is not None:
             findings = tuple(replace(f, workload=workload) for f in findings)
-        broken = any(f.severity == Severity.ERROR for f in findings)
+        broken = has_errors(findings)
         return Loaded(result.documents, findings, result.complete and not broken, blank)
 
     def load_one(
-        self, tree: FileTree, entry: TreeEntry, model: type[D], *, workload: WorkloadRef | None = None
+        self,
+        tree: FileTree,
+        entry: TreeEntry,
+        model: type[D],
+        *,
+        workload: WorkloadRef | None = None,
+        partly: bool = False,
     ) -> tuple[RawDocument | None, D | None, tuple[Finding, ...]]:
-        """The one document of a file, as a kind. The model is None when a finding is an error."""
+        """The one document of a file, as a kind. The model is None when a finding is an error; `partly`: it may then be
+        what is sound of the document, for further findings only."""
         loaded = self.load(tree, entry, workload=workload)
         if not loaded.complete:
             return None, None, loaded.findings
@@ -93,7 +100,7 @@ class Loader:
             found = finding(codes.NOT_ONE_DOCUMENT, message, origin, workload=workload)
             return None, None, (*loaded.findings, found)
         document = loaded.documents[0]
-        parsed, findings = typed(document, model, workload=workload)
+        parsed, findings = typed(document, model, workload=workload, partly=partly)
         return document, parsed, (*loaded.findings, *findings)
 
     def _keep(self, key: tuple[str, str], result: ReadResult, size: int, blank: bool) -> None:

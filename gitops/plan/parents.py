@@ -7,6 +7,7 @@ apply), with which uids, for which commit and content. gitops/cluster/parents.py
 from __future__ import annotations
 
 import base64
+import bisect
 import functools
 import hashlib
 import re
@@ -58,6 +59,12 @@ class ParentRecord:
 
     def member_uids(self) -> dict[ObjectRef, str]:
         return {m.ref: m.uid for m in self.members}
+
+    def uid_of(self, ref: ObjectRef) -> str:
+        """The uid of one member; "" when it has none, or is none. Members are sorted."""
+        place = bisect.bisect_left(self.members, ref, key=lambda member: member.ref)
+        found = self.members[place : place + 1]
+        return found[0].uid if found and found[0].ref == ref else ""
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -14,7 +14,7 @@ from gitops.manifests.canonical import copy_json
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import GroupVersionKind, WorkloadRef
 from gitops.model.kinds import DEFINITION
 from gitops.model.patches import InlineMergePatch, JsonPatch, MergePatchFile, Patch, PatchOptions
@@ -145,7 +145,7 @@ class PatchReader:
 
 
 def _usable(problems: Iterable[Finding]) -> bool:
-    return not any(f.severity == Severity.ERROR for f in problems)
+    return not has_errors(problems)
 
 
 def merge(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops.manifests.canonical import canonical_json, digest
-from gitops.model.findings import Finding, Severity
+from gitops.model.findings import Finding, has_errors
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind, WorkloadRef
 from gitops.plan.layout import Layout, WorkloadFolder
 from gitops.plan.workloads import Context, Demand, WorkloadResult
@@ -69,7 +69,7 @@ class Memory:
     def of(
         cls, inputs: OfWorkload, alone: tuple[Decision, ...], result: WorkloadResult, asked: int, room: int
     ) -> Memory:
-        broken = any(f.severity == Severity.ERROR for f in result.findings)
+        broken = has_errors(result.findings)
         gpus = tuple((gpu, count) for decision in alone for _, gpu, count in decision.gpus)
         return cls(inputs, alone, result, asked, room if asked > room else None, broken, gpus, alone, result)
 

@@ -14,7 +14,7 @@ from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
 from gitops.model.document_kinds import KINDS
 from gitops.model.documents import Document
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.operators import OperatorType
 from gitops.model.policies import ValidationPolicy
 from gitops.model.status_mappings import StatusMapping
@@ -66,7 +66,7 @@ def read_policies(
             reader.findings.append(empty_file(entry.path))
         for document in loaded.documents:
             reader.add(document)
-    usable = not any(f.severity == Severity.ERROR for f in reader.findings)
+    usable = not has_errors(reader.findings)
     return RepositoryPolicies(reader.registry, reader.validation, tuple(reader.findings), usable)
 
 

@@ -37,10 +37,12 @@ def resolve_files(
     document: RawDocument,
     patches: Iterable[PatchList],
     own: Iterable[str],
+    complete: bool = True,
 ) -> Files:
     """The manifests in the order named (files below a folder sorted by path), with findings for every bad path.
 
-    `document` is where `spec.manifests` is written; `own` are the workload's documents themselves.
+    `document` is where `spec.manifests` is written; `own` are the workload's documents themselves. Of files that nobody
+    names nothing is said unless the documents are `complete`.
     """
     resolver = _Resolver(folder, own)
     for position, path in enumerate(manifests):
@@ -51,7 +53,8 @@ def resolve_files(
             if named is not None:
                 at = (*listed.at, position) if isinstance(entry, str) else (*listed.at, position, "path")
                 resolver.patch(named, listed.document, at)
-    resolver.unnamed()
+    if complete:
+        resolver.unnamed()
     return Files(tuple(resolver.found.values()), tuple(resolver.findings))
 
 

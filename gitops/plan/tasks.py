@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from gitops.manifests.lines import Path
 from gitops.manifests.raw import RawDocument
 from gitops.model.catalogue import finding
-from gitops.model.findings import Finding, Origin, Severity
+from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import ClusterName, UnitKey, WorkloadKind
 from gitops.model.tasks import Task
 from gitops.model.trees import TreeEntry
 from gitops.plan import codes
 from gitops.plan.bases import read_base
 from gitops.plan.chains import Chains, Overlays
-from gitops.plan.instance_objects import base_digest, demand, gate, instance_objects
+from gitops.plan.instance_objects import base_digest, demand, gate, instance_objects, named_namespaces
 from gitops.plan.layout import WorkloadFolder
 from gitops.plan.naming import task_namespace
-from gitops.plan.placing import ask_of, declared_kinds, placement_problems, unit_key, units_of
+from gitops.plan.placing import ask_of, declared_kinds, nowhere, placement_problems, unit_key, units_of
 from gitops.plan.resolving import resolve_files
 from gitops.plan.secrets import named_secrets
 from gitops.plan.units import Unit, stricter
@@ -34,12 +34,13 @@ from gitops.plan.workloads import (
     check_name,
     check_sources,
     content_key,
+    operators_known,
     read_everything,
     target_problems,
     unknown_clusters,
 )
 from gitops.policy.allocation import Ask, Decision
-from gitops.policy.placement import Pins
+from gitops.policy.placement import NO_PINS, Pins
 
 TASK_FILE = "task.yaml"
 SPECIFICATION = ""
@@ -59,6 +60,8 @@ class TaskSource:
     manifests: tuple[TreeEntry, ...] = ()
     overlays: Overlays | None = None
     usable: bool = False
+    whole: bool = True
+    kinds_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,10 @@ def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
     if main is None:
         message = f"{folder.root} has no {TASK_FILE}"
         return TaskSource(folder, (finding(codes.NO_WORKLOAD_DOCUMENT, message, folder.origin, workload=ref),))
-    document, task, found = context.loader.load_one(context.tree, main, Task, workload=ref)
+    document, task, found = context.loader.load_one(context.tree, main, Task, workload=ref, partly=True)
     if document is None or task is None:
         return TaskSource(folder, found)
+    whole = not has_errors(found)
     spec = task.spec
     findings = [*found, *check_name(task, folder, file=main.path, line=document.lines.line_of(("metadata", "name")))]
     findings += check_account(spec.serviceAccount, document, ref)
@@ -92,28 +96,35 @@ def read_task(context: Context, folder: WorkloadFolder) -> TaskSource:
         specifications=[(SPECIFICATION, spec.gpuSpecification, _AT)],
     )
     files = resolve_files(
-        folder, manifests=spec.manifests or (), document=document, patches=overlays.every(), own=[main.path]
+        folder,
+        manifests=spec.manifests or (),
+        document=document,
+        patches=overlays.every(),
+        own=[main.path],
+        complete=whole,
     )
     findings += files.findings
-    usable = not any(f.severity == Severity.ERROR for f in findings)
-    return TaskSource(folder, tuple(findings), task, document, files.manifests, overlays, usable)
+    usable = not has_errors(findings)
+    kinds_known = operators_known(context, spec) and not has_errors(f for f in found if f.path[: len(_AT)] == _AT)
+    return TaskSource(folder, tuple(findings), task, document, files.manifests, overlays, usable, whole, kinds_known)
 
 
 def ask_task(context: Context, source: TaskSource, pins: Pins) -> tuple[Ask, ...]:
     """What the task asks for: one specification."""
-    task = source.task
-    if task is None:
-        return ()
+    return () if source.task is None or not source.whole else (_ask(context, source, source.task, pins),)
+
+
+def _ask(context: Context, source: TaskSource, task: Task, pins: Pins) -> Ask:
     kinds = declared_kinds(context, source.folder, source.manifests)
     spec = task.spec.gpuSpecification
     operators = task.spec.operatorTypes or ()
-    return (ask_of(context, source.folder.ref, spec, operators=operators, kinds=kinds, pins=pins),)
+    return ask_of(context, source.folder.ref, spec, operators=operators, kinds=kinds, pins=pins)
 
 
 def plan_task(context: Context, source: TaskSource, decisions: Sequence[Decision]) -> TaskPlan:
     """The task on the clusters that were decided on. Costs no parsing."""
     task, document, ref = source.task, source.document, source.folder.ref
-    if task is None or document is None or source.overlays is None or not source.usable:
+    if task is None or document is None or source.overlays is None or not (source.usable or source.kinds_known):
         return TaskPlan()
     spec, target = task.spec, task.spec.gpuSpecification
     findings: list[Finding] = []
@@ -127,6 +138,10 @@ def plan_task(context: Context, source: TaskSource, decisions: Sequence[Decision
     listed: list[tuple[str, Path]] = [(name, (*_AT, "clusters", i)) for i, name in enumerate(target.clusters)]
     listed += [(name, ("spec", "clusterPatches", name)) for name in sorted(spec.clusterPatches)]
     findings += unknown_clusters(listed, context, lines=document.lines, file=document.file, workload=ref)
+    if not source.usable:
+        for code, message, path in nowhere(_ask(context, source, task, NO_PINS)):
+            say(code, message, (*_AT, *path))
+        return TaskPlan(findings=tuple(findings))
     (decision,) = decisions
     for code, message, path in placement_problems(context, decision):
         say(code, message, (*_AT, *path))
@@ -175,44 +190,44 @@ def compile_task(context: Context, source: TaskSource, plan: TaskPlan) -> Worklo
     rules = {SPECIFICATION: context.rules_of(task.spec.gpuSpecification)}
     chains = Chains(context, source.folder, base, source.overlays, rules)
     units: list[Unit] = []
-    if source.usable:
+    findings += named_namespaces(base.objects, ref)
+    if source.kinds_known:
         findings += gate(context, task.spec.operatorTypes or (), base.objects, ref, rules)
-    if base.objects and base.complete and not any(f.severity == Severity.ERROR for f in base.findings):
-        declared = Origin(document.file, document.lines.line_of(_AT))
-        namespace = _namespace(source, task)
-        for key, content in plan.units:
-            objects = chains.objects(SPECIFICATION, key.cluster)
-            labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
-            chains.pods.instance(objects, labels, key.cluster, context.facts_of(key.cluster).minor)
-            if not objects:
-                continue
-            made = instance_objects(
-                context,
-                objects,
+    declared = Origin(document.file, document.lines.line_of(_AT))
+    namespace = _namespace(source, task)
+    for key, content in plan.units if base.sound else ():
+        objects = chains.objects(SPECIFICATION, key.cluster)
+        labels = context.clusters[key.cluster].document.spec.namespaceTemplate.labels
+        chains.pods.instance(objects, labels, key.cluster, context.facts_of(key.cluster).minor)
+        if not objects:
+            continue
+        made = instance_objects(
+            context,
+            objects,
+            key=key,
+            namespace=namespace,
+            declared=declared,
+            secret_refs=named_secrets(task.spec, document),
+        )
+        findings += made.findings
+        units.append(
+            Unit(
                 key=key,
+                content_key=content,
+                commit=context.tree.commit,
                 namespace=namespace,
-                declared=declared,
-                secret_refs=named_secrets(task.spec, document),
+                objects=made.desired,
+                mode=stricter(context.clusters[key.cluster].document.spec.mode, task.spec.mode),
+                version=task.spec.version,
+                operator_types=tuple(sorted(task.spec.operatorTypes or ())),
+                adoption=task.spec.adoption,
+                base_digest=base_digest(base),
+                secret_refs=made.secret_refs,
+                service_account=account_of(task.spec.serviceAccount),
             )
-            findings += made.findings
-            units.append(
-                Unit(
-                    key=key,
-                    content_key=content,
-                    commit=context.tree.commit,
-                    namespace=namespace,
-                    objects=made.desired,
-                    mode=stricter(context.clusters[key.cluster].document.spec.mode, task.spec.mode),
-                    version=task.spec.version,
-                    operator_types=tuple(sorted(task.spec.operatorTypes or ())),
-                    adoption=task.spec.adoption,
-                    base_digest=base_digest(base),
-                    secret_refs=made.secret_refs,
-                    service_account=account_of(task.spec.serviceAccount),
-                )
-            )
-        chains.check_the_rest()
+        )
+    chains.check_the_rest()
     findings += [*chains.findings, *chains.pods.findings()]
-    if any(f.severity == Severity.ERROR for f in findings):
+    if has_errors(findings):
         return WorkloadResult((), tuple(findings), suspects=tuple(units))
     return WorkloadResult(tuple(units), tuple(findings), plan.demands, plan.kept)

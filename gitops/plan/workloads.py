@@ -154,6 +154,11 @@ def check_sources(
     return found
 
 
+def operators_known(context: Context, spec: Base) -> bool:
+    """Whether the operator types are told and known: only then can it be said which kinds they allow."""
+    return spec.operatorTypes is not None and context.registry.types.keys() >= set(spec.operatorTypes)
+
+
 def account_of(written: str | None) -> str:
     """A ServiceAccount as `namespace/name`; "" for none."""
     return "" if written is None else written if "/" in written else f"{SYSTEM_NAMESPACE}/{written}"

@@ -23,7 +23,7 @@ from gitops.readiness.combining import (
     roles_of,
 )
 from gitops.readiness.owners import OwnerIndex
-from gitops.readiness.statuses import FINE, WORST_FIRST, Flag, Role, Status
+from gitops.readiness.statuses import FINE, NO_FLAGS, WORST_FIRST, Flag, Role, Status
 from gitops.readiness.texts import one_line
 
 __all__ = [
@@ -56,9 +56,11 @@ class UnitMemory:
     conditions: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # type → (status, since)
 
     @classmethod
-    def restored(cls, status: Status | None, since: float | None) -> UnitMemory:
+    def restored(
+        cls, status: Status | None, since: float | None, conditions: Mapping[str, tuple[str, float]] | None = None
+    ) -> UnitMemory:
         """From what a status file says (gitops/report/status_files.py read_since)."""
-        return cls(status=status, since=since)
+        return cls(status=status, since=since, conditions=conditions or {})
 
 
 class ConditionType:
@@ -147,7 +149,7 @@ def unit_status(
         expected_count=sum(r.expected for r in roots),
         since=since,
         phase=_phase(status, roots),
-        flags=frozenset().union(*(r.row.flags for r in roots)) if roots else frozenset(),
+        flags=frozenset().union(*(r.row.flags for r in roots)) or NO_FLAGS,
         conditions=conditions,
         objects=tuple(rows[:TABLE_LIMIT]),
         omitted=max(0, len(rows) - TABLE_LIMIT),

@@ -167,6 +167,9 @@ class ClusterStatus:
     uid: str = ""
     units: tuple[tuple[str, int], ...] = ()
     left_behind: tuple[str, ...] = ()  # objects that may be orphans, a sentence each
+    stale: tuple[tuple[str, float, str], ...] = ()  # kinds that cannot be seen: kind, since, why
+    audited: float | None = None  # end of the last audit
+    audit_findings: tuple[str, ...] = ()  # what it found and nothing else had told, a sentence each
 
     @property
     def state(self) -> str:
@@ -183,6 +186,9 @@ def cluster_status(
     message: str = "",
     facts: Mapping[str, str] | None = None,
     left_behind: Iterable[str] = (),
+    stale: Iterable[tuple[str, float, str]] = (),
+    audited: float | None = None,
+    audit_findings: Iterable[str] = (),
     previous: tuple[str, float] | None = None,
 ) -> ClusterStatus:
     """`facts`: server_version, lease_holder, mode, uid. `previous` is (state, since) as last reported; a cluster that
@@ -202,4 +208,7 @@ def cluster_status(
         uid=facts.get("uid", ""),
         units=tuple(sorted(counts.items())),
         left_behind=tuple(one_line(sentence) for sentence in left_behind),
+        stale=tuple(sorted(stale)),
+        audited=audited,
+        audit_findings=tuple(one_line(sentence) for sentence in audit_findings),
     )

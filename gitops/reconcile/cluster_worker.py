@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,16 +20,23 @@ from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, ClusterUid, GroupVersionKind, ReconcilerName, UnitKey
 from gitops.policy.facts import ClusterFacts
 from gitops.readiness.aggregating import UnitMemory
+from gitops.reconcile.auditing import AuditReport
 from gitops.reconcile.context import Context
 from gitops.reconcile.facts import Wanted
 from gitops.reconcile.judging import judge
+from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.session import End, Refused, Session, Told, identify
 from gitops.reconcile.state import Assignment, ClusterState
+from gitops.reconcile.watches import Blind
 
 _log = logging.getLogger(__name__)
 
 UNREACHABLE_AFTER = 8.0
 """Seconds without an answer before a cluster is called unreachable: a renewal and its repetition."""
+
+SILENT = frozenset({ErrorClass.UNREACHABLE, ErrorClass.RETRY, ErrorClass.UNAUTHORIZED})
+"""Errors of a heartbeat after which nothing is seen of the cluster, when they last: it answers nobody, answers 5xx or
+429 to everything, or does not know us any more."""
 
 JUDGE_AFTER = 0.1
 """Seconds in which what moves of a unit is judged once: a rollout moves each of its objects several times."""
@@ -49,7 +56,7 @@ class Connector(Protocol):
         ...
 
     def changed(self, cluster: Cluster) -> bool:
-        """Are the credentials other ones than when the connection was opened?"""
+        """Are other credentials named than when the connection was opened?"""
         ...
 
 
@@ -89,6 +96,8 @@ class ClusterWorker:
         self.state = ClusterState(self.name, reconciler)
         self.contact = Contact(False, context.wall(), "NeverReached", "not reached yet")
         self.uid: ClusterUid | None = None
+        self.replaced = ""
+        """Says that another cluster answers under this name than before, since this process began."""
         self.heard = False
         """Have its parents been read since it became this cluster?"""
         self.settled = asyncio.Event()
@@ -99,6 +108,8 @@ class ClusterWorker:
         """Set once it did, or did not answer the first time."""
         self.declared: frozenset[GroupVersionKind] = frozenset()
         """Kinds that Git declares for it."""
+        self.audit: AuditReport | None = None
+        """What the last audit said, if there was one since it became this cluster."""
         self._claim = claim
         self._connector = connector
         self._context = context
@@ -178,19 +189,21 @@ class ClusterWorker:
         discovery = Discovery(connection)
         session: Session | None = None
         try:
-            self._identify(await identify(connection, discovery))
+            uid = await identify(connection, discovery)
+            self._identify(uid)
             told = Told(
                 wanted=self._wanted,
                 labels=lambda: self.document.spec.namespaceTemplate.labels,
                 facts_known=self._on_facts,
                 parents_known=self._on_parents,
                 touched=self.touch,
+                moved=lambda: self._touched(self.name, None),
                 heartbeat=self._heartbeat,
             )
-            session = Session(connection, discovery, self.state, self._context, told, claim=self._claim)
+            session = Session(connection, discovery, self.state, self._context, told, uid=uid, claim=self._claim)
             await session.prepare()
             self._session = session
-            if await session.serve(until=self._outdated) is End.REWOUND:
+            if await session.serve(until=lambda: self._outdated(connection)) is End.REWOUND:
                 self._forget()
         finally:
             if session is None:
@@ -199,8 +212,9 @@ class ClusterWorker:
                 self._session = None
                 await session.close(grace=1.0)
 
-    def _outdated(self) -> bool:
-        return self._connector.changed(self.document)
+    def _outdated(self, connection: Connection) -> bool:
+        """Another address, or other credentials: whether it is the same cluster is to be found out anew."""
+        return connection.moved or self._connector.changed(self.document)
 
     def _identify(self, uid: ClusterUid) -> None:
         """Another cluster under an old name is first contact: what was known of the old one proves nothing there. One
@@ -209,14 +223,18 @@ class ClusterWorker:
         if holder != self.name:
             raise Refused(f"it is the same cluster as {holder} (uid of kube-system): one of the two documents must go")
         if self.uid is not None and uid != self.uid:
-            _log.warning("cluster %s is another cluster now (kube-system uid changed): first contact", self.name)
+            self.replaced = (
+                f"another cluster than before (its uid is {uid}, and was {self.uid}): what was known of that one is "
+                "not used, and nothing is deleted for it"
+            )
+            _log.warning("cluster %s is %s", self.name, self.replaced)
             self._identities.pop(self.uid, None)
             self._forget()
         self.uid = uid
 
     def _forget(self) -> None:
         """First contact: what was known of the cluster proves nothing any more."""
-        self.heard, self.facts, self._writing_at = False, None, None
+        self.heard, self.facts, self.audit, self._writing_at = False, None, None, None
         assignment = self.state.assignment
         self.state = ClusterState(self.name, self.state.reconciler)
         if assignment is not None:
@@ -232,23 +250,29 @@ class ClusterWorker:
 
     def _heartbeat(self, error: ApiError | None) -> None:
         now = self._context.wall()
-        if error is None or error.cls is not ErrorClass.UNREACHABLE:
-            was_reachable = self.contact.reachable
+        if error is None or error.cls not in SILENT:
             self._heard_at = now
-            reason = "" if error is None else error.reason or str(error.cls)
-            message = "" if error is None else str(error)
-            if not was_reachable or (self.contact.reason, self.contact.message) != (reason, message):
-                if message:
-                    _log.warning("cluster %s: %s", self.name, message)
-                elif self.contact.reason != "NeverReached":
-                    _log.info("cluster %s %s again", self.name, "is usable" if self.contact.reachable else "answers")
-                self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
-            if not was_reachable and self._session is not None:
-                self._session.recovered()
-            if error is not None and error.cls in (ErrorClass.FORBIDDEN, ErrorClass.UNAUTHORIZED):
-                self._unsettled()  # waiting does not help: nobody shall wait for its parents
+            self._answered(now, error)
         elif self._heard_at is None or now - self._heard_at >= UNREACHABLE_AFTER:
             self._unreachable(error)
+        elif error.cls is ErrorClass.RETRY and self.contact.reachable:
+            self._answered(now, error)
+        if error is not None and error.cls in (ErrorClass.FORBIDDEN, ErrorClass.UNAUTHORIZED):
+            self._unsettled()  # waiting does not help: nobody shall wait for its parents
+
+    def _answered(self, now: float, error: ApiError | None) -> None:
+        """There is contact; `error` is what the cluster refuses, if anything."""
+        was_reachable = self.contact.reachable
+        reason = "" if error is None else error.reason or str(error.cls)
+        message = "" if error is None else str(error)
+        if not was_reachable or (self.contact.reason, self.contact.message) != (reason, message):
+            if message:
+                _log.warning("cluster %s: %s", self.name, message)
+            elif self.contact.reason != "NeverReached":
+                _log.info("cluster %s %s again", self.name, "is usable" if self.contact.reachable else "answers")
+            self._known(Contact(True, self.contact.since if was_reachable else now, reason, message))
+        if not was_reachable and self._session is not None:
+            self._session.recovered()
 
     def _unreachable(self, error: ApiError) -> None:
         if self.contact.reachable or self.contact.reason == "NeverReached":
@@ -290,7 +314,9 @@ class ClusterWorker:
         self._parents_known()
 
     def _wanted(self) -> Wanted:
-        return Wanted.of(self.document, self.declared, self._context.registry)
+        """What is wanted to be told of. As long as nothing is compiled, what is there already is most of it."""
+        kinds = self.declared or {m.gvk for record in self.state.parents.values() for m in record.members}
+        return Wanted.of(self.document, frozenset(kinds), self._context.registry)
 
     def _on_facts(self, reading: Reading | None) -> None:
         self.informed.set()
@@ -314,7 +340,10 @@ class ClusterWorker:
         if self.contact.reason == "NeverReached":
             return True
         units = self.state.units.items() if self._session is not None and self.contact.reachable else ()
-        return any(u.status is None and self.state.unit(key) is not None for key, u in units)
+        return any(
+            (u.status is None or u.outcome.state is SyncState.PENDING) and self.state.unit(key) is not None
+            for key, u in units
+        )
 
     @property
     def just_begun(self) -> bool:
@@ -322,6 +351,11 @@ class ClusterWorker:
         return (
             self._writing_at is not None and self._context.clock() - self._writing_at < self._context.options.first_look
         )
+
+    @property
+    def blind(self) -> Mapping[GroupVersionKind, Blind]:
+        """Kinds that were seen and cannot be seen any more, while the cluster itself answers."""
+        return self._session.blind if self._session is not None and self.contact.reachable else {}
 
     @property
     def server_version(self) -> str:
@@ -352,6 +386,27 @@ class ClusterWorker:
             self._session.assigned(changed)
         for key in changed:
             self.touch(key)
+
+    async def make_audit(self) -> bool:
+        """Hold everything against lists and dry runs; False when this is not the moment for it."""
+        session = self._session
+        if session is None or not session.may_write() or session.queue.active:
+            return False
+        report = await session.auditor.run()
+        if report is None:
+            return False
+        self.audit = report
+        self._touched(self.name, None)
+        return True
+
+    def declare(self, kinds: frozenset[GroupVersionKind]) -> bool:
+        """Take which kinds Git declares; True when the cluster is asked for some of them now: `informed` is set again
+        when it has answered."""
+        self.declared = kinds
+        asked = self._session is not None and self._session.facts.assigned()
+        if asked:
+            self.informed.clear()
+        return asked
 
     def retry(self) -> None:
         """Something that may help happened (new credentials): look again at once."""
@@ -397,7 +452,7 @@ class ClusterWorker:
                     continue
                 unit_state.memory = memory or UnitMemory()
             try:
-                at = judge(self.state, key, owners=session.sightings.owners, context=self._context)
+                at = judge(self.state, key, owners=session.sightings.owners, context=self._context, blind=self.blind)
             except Exception:  # a defect that one unit's objects meet must not take the others' verdicts along
                 _log.exception("the status of %s cannot be judged", key)
                 at = None

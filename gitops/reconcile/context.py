@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gitops.cluster.awake import AwakeClock
 from gitops.policy.ownership import Ownership
 from gitops.policy.published import NOTHING_PUBLISHED, Published
 from gitops.policy.registry import OperatorRegistry
@@ -17,7 +18,7 @@ from gitops.reconcile.options import EngineOptions
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`clock` is monotonic seconds, `wall` seconds since the epoch."""
+    """`clock` is monotonic seconds, `wall` seconds since the epoch; `awake` also counts what passed while nothing ran."""
 
     options: EngineOptions
     registry: OperatorRegistry
@@ -30,6 +31,7 @@ class Context:
     """Whose a field is that others write too."""
     metrics: Metrics = field(default_factory=NoMetrics)
     rng: random.Random = field(default_factory=random.Random)
+    awake: Callable[[], float] = field(default_factory=AwakeClock)
 
     def moment(self) -> datetime.datetime:
         """Now, in UTC."""

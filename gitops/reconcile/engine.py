@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import logging
+from collections.abc import Iterable
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
@@ -18,8 +20,10 @@ from gitops.model.findings import Finding
 from gitops.model.identity import ClusterName, ClusterUid, Commit, ReconcilerName, UnitKey
 from gitops.plan.compiling import Compiler
 from gitops.plan.parents import ParentRecord
+from gitops.plan.units import Compilation
 from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.accounts import Health, OnceReport, contact_words, once_report
+from gitops.reconcile.audits import Audits
 from gitops.reconcile.cluster_worker import ClusterWorker, Connector
 from gitops.reconcile.consenting import Consents
 from gitops.reconcile.context import Context
@@ -63,6 +67,12 @@ class Engine:
         self._dirty_units: set[UnitKey] = set()
         self._dirty_clusters: set[ClusterName] = set()
         self._findings_changed = False
+        self._audits = Audits(
+            self._audit,
+            interval=context.options.audit_interval,
+            rng=context.rng,
+            now=lambda: datetime.datetime.now(datetime.UTC),
+        )
         self._reporter = Reporter(context)
         self._writer = StatusWriter(self._reporter, context, source=source, render=self._render)
 
@@ -107,6 +117,7 @@ class Engine:
             asyncio.create_task(self._follow(), name="heads"),
             asyncio.create_task(self._writer.run(), name="status"),
         ]
+        self._audits.start(scheduler)
         scheduler.start()
         stopped = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -165,6 +176,10 @@ class Engine:
                 if unit.drifts:
                     self._touched(name, key)  # what is over is told for a while only
 
+    async def _audit(self, name: ClusterName) -> bool:
+        worker = self.workers.get(name)
+        return worker is None or await worker.make_audit()
+
     async def _follow(self) -> None:
         while True:
             await self._wanted.wait()
@@ -213,14 +228,16 @@ class Engine:
         """Compile and assign; False when that is to be tried again at the next look."""
         started = self._context.clock()
         try:
+            await self._meet(commit)
             read = self._read
             head = await self._compile(commit)
             if head is not None and self._renamed(head):
                 self._refused = commit
                 return False
-            if head is not None and self._contact(head):
-                await self._first_contact()
-                read = (-1, -1)  # compile again: now it is known who answered
+            fresh = [] if head is None else self._contact(head.compilation)
+            if head is not None and (fresh or self._head is None):
+                await self._first_contact([*fresh, *self._declare(head)])
+                read = (-1, -1) if fresh else read  # compile again: now it is known who answered
             while head is not None and read != self._read:  # what was read meanwhile pins instances, or gives verdicts
                 read = self._read
                 head = await self._compile(commit)
@@ -265,16 +282,23 @@ class Engine:
         )
         return True
 
-    def _contact(self, head: Head) -> bool:
-        """Start workers for new clusters; True when there are any."""
-        repository = head.compilation.repository
+    async def _meet(self, commit: Commit) -> None:
+        """At the start, get in contact with the clusters before anything is compiled for them: what they tell decides
+        on that, and to compile a large repository takes longer than to ask."""
+        if not self.workers:
+            survey = await self._heads.survey(commit)
+            await self._first_contact([] if survey is None else self._contact(survey))
+
+    def _contact(self, compilation: Compilation) -> list[ClusterWorker]:
+        """Start workers for new clusters; gives them."""
+        repository = compilation.repository
         if repository is None:
-            return False
+            return []
         self._reconciler = ReconcilerName(repository.metadata.name)
-        fresh = [n for n in head.compilation.clusters if ClusterName(n) not in self.workers]
+        fresh = [n for n in compilation.clusters if ClusterName(n) not in self.workers]
         for cluster in fresh:
             worker = ClusterWorker(
-                head.compilation.clusters[cluster],
+                compilation.clusters[cluster],
                 reconciler=self._reconciler,
                 claim=Claim(self._reconciler, self._source.display, repository.spec.ncaId or ""),
                 connector=self._connector,
@@ -286,14 +310,19 @@ class Engine:
                 recall=self._recall,
             )
             self.workers[worker.name] = worker
-            worker.declared = head.kinds_of(worker.name)
+            self._audits.follow(worker.name)
             worker.start(after=self._leaving.get(worker.name))
-        return bool(fresh)
+        return [self.workers[ClusterName(name)] for name in fresh]
 
-    async def _first_contact(self) -> None:
-        """Give every cluster a moment to tell its parents and of itself; one that does not answer keeps nobody waiting
+    def _declare(self, head: Head) -> list[ClusterWorker]:
+        """Say to every cluster which kinds are declared for it; gives those that were not asked for some of them yet,
+        and are now."""
+        return [worker for name, worker in self.workers.items() if worker.declare(head.kinds_of(name))]
+
+    async def _first_contact(self, workers: Iterable[ClusterWorker]) -> None:
+        """Give clusters a moment to tell their parents and of themselves; one that does not answer keeps nobody waiting
         longer."""
-        events = [event for w in self.workers.values() for event in (w.settled, w.informed)]
+        events = [event for w in workers for event in (w.settled, w.informed)]
         waiting = [asyncio.create_task(event.wait()) for event in events if not event.is_set()]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._context.options.first_contact)
@@ -356,6 +385,7 @@ class Engine:
     def _let_go(self, name: ClusterName, worker: ClusterWorker) -> None:
         """The Cluster document left Git: its objects stay, unmarked."""
         del self.workers[name]
+        self._audits.forget(name)
         self._touched(name, None)
         self._context.metrics.cluster_removed(name)
         task = asyncio.create_task(worker.release(grace=self._context.options.shutdown), name=f"release {name}")
@@ -441,6 +471,7 @@ class Engine:
     async def _shut_down(self) -> None:
         """Stop intake, finish what is in flight, write the last status, release the Leases."""
         grace = self._context.options.shutdown
+        await self._audits.close()
         if self._leaving:
             await asyncio.wait(self._leaving.values(), timeout=grace / 2)
         await asyncio.gather(*(w.drain(grace=grace / 2) for w in self.workers.values()))

@@ -89,11 +89,13 @@ class FactsKeeper:
         if self._task is not None:
             self._signal.set()
 
-    def assigned(self) -> None:
-        """Read if something is wanted that was not when the last reading began."""
+    def assigned(self) -> bool:
+        """Read if something is wanted that was not when the last reading began; whether that is so."""
         wanted = self._wanted()
-        if self._task is not None and not (wanted.kinds <= self._covered.kinds and wanted.types == self._covered.types):
+        lacking = not (wanted.kinds <= self._covered.kinds and wanted.types == self._covered.types)
+        if self._task is not None and lacking:
             self._signal.set()
+        return self._task is not None and lacking
 
     async def close(self) -> None:
         if self._task is not None:

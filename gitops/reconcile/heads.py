@@ -29,6 +29,8 @@ from gitops.source.sources import Source
 
 _log = logging.getLogger(__name__)
 
+NO_WORKLOADS: frozenset[WorkloadRef] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -104,6 +106,12 @@ class Heads:
         self._good: dict[UnitKey, Unit] = {}
         self._before: dict[UnitKey, Unit] = {}  # what was good before the present head came
         self._commit: Commit | None = None
+
+    async def survey(self, commit: Commit) -> Compilation | None:
+        """What a head says of the repository and its clusters, without any workload: milliseconds. None when its files
+        are not here. Raises SourceError."""
+        tree = await self._source.tree(commit)
+        return None if tree is None else await self._source.call(self._compiler.compile, tree, only=NO_WORKLOADS)
 
     async def compile(
         self,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from gitops.model.identity import ObjectRef, UnitKey
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
 from gitops.plan import once
 from gitops.plan.units import DesiredObject
 from gitops.readiness.aggregating import DeclaredStatus, UnitStatus, roles_of, unit_status
 from gitops.readiness.mapping import Mappings
 from gitops.readiness.owners import OwnerIndex
-from gitops.readiness.statuses import ObjectStatus, Status
+from gitops.readiness.statuses import Flag, ObjectStatus, Status
 from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import ObjectProblem, SyncState
 from gitops.reconcile.state import ClusterState, UnitState
+from gitops.reconcile.watches import Blind
 
 _LEAVING = {
     SyncState.PENDING: Status.TERMINATING,
@@ -25,8 +29,16 @@ _LEAVING = {
 _DONE_ONCE = ObjectStatus(Status.COMPLETED, "DoneOnce", "it did its work and is gone; it is not made again")
 
 
-def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Context) -> float | None:
-    """Bring `UnitState.status` up to date; returns when time alone may change it (seconds since the epoch)."""
+def judge(
+    state: ClusterState,
+    key: UnitKey,
+    *,
+    owners: OwnerIndex,
+    context: Context,
+    blind: Mapping[GroupVersionKind, Blind],
+) -> float | None:
+    """Bring `UnitState.status` up to date; returns when time alone may change it (seconds since the epoch). `blind` are
+    kinds that cannot be seen at the moment: of a unit that has them nothing is known."""
     unit, unit_state = state.unit(key), state.units.get(key)
     if unit_state is None:
         return None
@@ -46,6 +58,9 @@ def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Con
         roles=roles_of(context.registry.children_of(unit.operator_types)),
         memory=unit_state.memory,
     )
+    unseen = next((blind[o.gvk] for o in unit.objects if o.gvk in blind), None)
+    if unseen is not None:
+        unit_state.status = _unseen(unit_state.status, unseen)
     changes = [
         change
         for desired in unit.objects
@@ -56,6 +71,14 @@ def judge(state: ClusterState, key: UnitKey, *, owners: OwnerIndex, context: Con
     if unit_state.status.next_check is not None:
         changes.append(unit_state.status.next_check)
     return min(changes, default=None)
+
+
+def _unseen(status: UnitStatus, blind: Blind) -> UnitStatus:
+    """What was seen last, said as such: what cannot be seen is never green."""
+    flags = status.flags | {Flag.STALE}
+    return replace(
+        status, status=Status.UNKNOWN, reason="NotSeen", cause=blind.sentence, since=blind.since, flags=flags
+    )
 
 
 def _leaving(unit_state: UnitState, now: float) -> UnitStatus:

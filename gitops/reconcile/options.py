@@ -45,6 +45,12 @@ class EngineOptions:
     shutdown: float = 10.0
     """Seconds until what still runs is cancelled."""
 
+    audit_interval: float = 43200.0
+    """Seconds between audits of one cluster: what a watch may have kept from us is listed (auditing.py)."""
+
+    audit_sample: int = 20
+    """Objects of which an audit proves by a dry run that an apply would change nothing: two calls each."""
+
     deletion_deadline: float = 600.0
     """Seconds after which a deletion that somebody holds is told as blocked, and looked at more rarely."""
 

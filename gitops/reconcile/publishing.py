@@ -118,8 +118,7 @@ class StatusWriter:
 
 
 def _read_all(store: StatusStore) -> dict[str, bytes]:
-    paths = [path for folder in FOLDERS for path in store.files(folder)]
-    return {path: content for path in paths if (content := store.read(path)) is not None}
+    return {path: content for folder in FOLDERS for path, content in store.contents(folder).items()}
 
 
 def _message(changes: Mapping[str, bytes | None]) -> str:

@@ -254,7 +254,7 @@ class Reporter:
             now=contact.since,
             units=[_view(worker, key, state) for key, state in worker.state.units.items()],
             reason=contact.reason,
-            message=contact.message,
+            message=contact.message or worker.replaced,
             facts={
                 "lease_holder": worker.standby,
                 "mode": worker.document.spec.mode,
@@ -262,6 +262,9 @@ class Reporter:
                 "server_version": worker.server_version,
             },
             left_behind=_left_behind(worker),
+            stale=[(str(b.gvk), b.since, str(b.error)) for b in worker.blind.values()],
+            audited=worker.audit.ended if worker.audit is not None else None,
+            audit_findings=worker.audit.sentences if worker.audit is not None else (),
             previous=previous.pair if previous else None,
         )
         self._clusters[name] = status

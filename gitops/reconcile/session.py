@@ -28,10 +28,11 @@ from gitops.cluster.objects import Objects
 from gitops.cluster.parents import ParentStore
 from gitops.cluster.reflecting import Changed, Deleted, Event, Synced, Vanished
 from gitops.logs import bound
-from gitops.model.identity import ClusterUid, UnitKey
+from gitops.model.identity import ClusterUid, GroupVersionKind, UnitKey
 from gitops.model.kinds import CONFIG_MAP
 from gitops.plan.pruning import blown_fuses
 from gitops.readiness.owners import ref_of
+from gitops.reconcile.auditing import Auditor
 from gitops.reconcile.context import Context
 from gitops.reconcile.facts import FactsKeeper, Wanted
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
@@ -47,7 +48,7 @@ from gitops.reconcile.terminating import TerminatingNamespaces
 from gitops.reconcile.unit_work import UnitWork
 from gitops.reconcile.waking import Waking
 from gitops.reconcile.watched import Watched
-from gitops.reconcile.watches import DEFINITIONS, Sight, Watch, Watches
+from gitops.reconcile.watches import DEFINITIONS, Blind, Sight, Watch, Watches
 
 _log = logging.getLogger(__name__)
 
@@ -76,14 +77,16 @@ class End(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Told:
     """Whom a session tells: that parents are known (they pin instances), what the cluster tells of itself (None: it did
-    not answer), that a unit's status may have changed, and each heartbeat with the error it met, if any. `wanted` is
-    what facts are wanted of, `labels` those of the namespace template at the present head."""
+    not answer), that a unit's status may have changed, or what is said of the cluster itself, and each heartbeat with
+    the error it met, if any. `wanted` is what facts are wanted of, `labels` those of the namespace template at the
+    present head."""
 
     wanted: Callable[[], Wanted]
     labels: Callable[[], Mapping[str, str]]
     facts_known: Callable[[Reading | None], None]
     parents_known: Callable[[], None]
     touched: Callable[[UnitKey], None]
+    moved: Callable[[], None]
     heartbeat: Callable[[ApiError | None], None]
 
 
@@ -96,9 +99,11 @@ class Session:
         context: Context,
         told: Told,
         *,
+        uid: ClusterUid,
         claim: Claim,
     ) -> None:
         self._connection = connection
+        self._uid = uid
         self._state = state
         self._context = context
         self._told = told
@@ -111,7 +116,8 @@ class Session:
         )
         self._namespaces = OwnNamespaces(self._own, manager=state.manager, labels=told.labels)
         lease = ClusterLease(self._own, reconciler=state.reconciler, manager=state.manager)
-        self._keeper = LeaseKeeper(lease, identity=context.options.identity, times=context.options.lease)
+        options = context.options
+        self._keeper = LeaseKeeper(lease, identity=options.identity, times=options.lease, clock=context.awake)
         self._over = asyncio.Event()  # what it was begun with does not hold any more
         self._ready = False  # parents are loaded under the present Lease
         self._read_along = False  # they were read at all
@@ -124,6 +130,7 @@ class Session:
             self._discovery,
             on_event=self._on_event,
             on_sight=self._on_sight,
+            on_blind=self._on_blind,
             on_definition=self._on_definition,
             wall=context.wall,
             rng=context.rng,
@@ -162,6 +169,17 @@ class Session:
             told=told.facts_known,
         )
         self.serving = Serving(self._applier)
+        self.auditor = Auditor(
+            state,
+            context,
+            watches=self._watches,
+            sightings=self.sightings,
+            applier=self._applier,
+            idle=self.queue.idle,
+            throttled=lambda: connection.stats.throttled,
+            may_go=self.may_write,
+        )
+        context.metrics.watching(state.name, self._watches.heard)
         self.server_version = ""
         self._told_standby = ""
         self._services: SerialWork[Place] = SerialWork(self._read_service, parallel=4, name=f"service on {state.name}")
@@ -192,12 +210,17 @@ class Session:
         """Keep the Lease and work while it is held. The renewals are the heartbeat of the cluster. Returns when `until`
         says so (other credentials), looked at after each, or when it has to be begun anew. Raises RequestFailed or
         Refused."""
-        while not until():
+        while True:
             pause = await self._keeper.step()
+            if until():
+                return End.WANTED
             state = self._keeper.state
             if self._keeper.rewound:
                 self._stop_writing(f"the history of {self._state.name} went back, so a backup was restored")
                 return End.REWOUND
+            if self._read_along and state.error is not None and state.error.waits_for.startswith("namespace"):
+                self._stop_writing(f"{state.error.waits_for} on {self._state.name} is gone, and with it the claim")
+                return End.CLAIM_MOVED
             self._told.heartbeat(state.error)
             self._tell_standby()
             if state.phase is not LeasePhase.HELD and self._ready:
@@ -211,7 +234,6 @@ class Session:
                     await self._over.wait()
             if self._over.is_set():
                 return End.CLAIM_MOVED
-        return End.WANTED
 
     def _stop_writing(self, why: str) -> None:
         _log.warning("%s: no more writes", why)
@@ -244,17 +266,21 @@ class Session:
 
     async def _take_over(self) -> None:
         phase = self._reading_for
-        self.facts.look()
+        if self._read_along and await identify(self._connection, self._discovery) != self._uid:
+            self._over.set()  # while nobody answered, another cluster came in the place of this one
+            return
         if phase is LeasePhase.HELD:
             await self._claimed()
         stored = await self._parents.load_all()
         if isinstance(stored, ApiError):
+            self.facts.look()
             self._told.heartbeat(stored)
             return
         for unreadable in stored.unreadable:
             _log.error("the parent %s cannot be read and its unit is left alone: %s", unreadable.name, unreadable.why)
         self._state.parents = dict(stored.records)
         self.sightings.owning.contesting.restore()
+        self.facts.look()  # after the parents, which tell what is there
         self._read_along = True
         self._ready = phase is LeasePhase.HELD
         self._told.parents_known()
@@ -413,6 +439,18 @@ class Session:
             if any(o.gvk == watch.gvk for o in unit.objects):
                 self.queue.poke(key)
 
+    def _on_blind(self, gvk: GroupVersionKind) -> None:
+        blind = self.blind.get(gvk)
+        if self._keeper.state.error is None:  # else nothing answers, and that is told once for all kinds
+            if blind is not None:
+                _log.warning("cluster %s: %s", self._state.name, blind.sentence)
+            else:
+                _log.info("cluster %s: %s objects can be seen again", self._state.name, gvk.kind)
+        for key, unit in self._state.wanted.items():
+            if any(o.gvk == gvk for o in unit.objects):
+                self._told.touched(key)
+        self._told.moved()
+
     def _wake_unseen(self) -> None:
         for key, unit in self._state.units.items():
             if unit.outcome.state in (SyncState.PENDING, SyncState.RETRYING):
@@ -462,6 +500,11 @@ class Session:
             self.queue.poke(key)  # it is not done: no moment in which nothing seems to be left to do
         elif outcome.retry_after is not None:
             self.queue.poke_after(key, outcome.retry_after)
+
+    @property
+    def blind(self) -> Mapping[GroupVersionKind, Blind]:
+        """Kinds that were seen and cannot be seen any more."""
+        return self._watches.blind()
 
     def listed(self, key: UnitKey) -> bool:
         """Have all kinds of a unit been listed, so that what is not there is absent?"""

@@ -18,6 +18,7 @@ from gitops.cluster.parents import read_head
 from gitops.cluster.reflecting import Changed, Deleted, Event, Vanished
 from gitops.manifests.lines import Path
 from gitops.model.identity import GroupVersionKind, ObjectRef, UnitKey
+from gitops.model.kinds import CONFIG_MAP
 from gitops.plan import once
 from gitops.plan.parents import SYSTEM_NAMESPACE, ParentRecord, parent_name
 from gitops.plan.pruning import applied_by
@@ -69,7 +70,10 @@ class Sightings:
         self.children = ChildDrift(
             state, context, self.owners, look=lambda key: look(key, False), note=self._drifts.of_child
         )
+        self.found = 0
+        """How often an object was seen to be other than declared, or not to be there."""
         self._lists: dict[GroupVersionKind, tuple[str, Holds]] = {}  # version of the last list of a kind
+        self._parent_uids: dict[str, str] = {}  # of the ConfigMaps, by name, as last seen
 
     # -- declared objects --------------------------------------------------------------------------------------------
 
@@ -156,8 +160,7 @@ class Sightings:
         uid, parent = live["metadata"].get("uid"), self._state.parents.get(key)
         if record.uid == uid or parent is None:
             return False
-        made = parent.member_uids().get(record.ref, "")
-        return made not in ("", uid)
+        return parent.uid_of(record.ref) not in ("", uid)
 
     def _note_drift(
         self, key: UnitKey, desired: DesiredObject, record: ObjectRecord, observation: Observation, relabelled: bool
@@ -171,6 +174,7 @@ class Sightings:
         if observation.sighting not in (Sighting.DRIFTED, Sighting.LOST) or record.deleting:
             return False
         record.drifted_at = self._context.clock()
+        self.found += 1
         given_up = self.owning.contesting.undone(key, desired, fought_over(record, records))
         self._drifts.mark(key, desired.ref, Repair.CONTESTED, given_up)
         return bool(given_up)
@@ -211,6 +215,7 @@ class Sightings:
             return
         record.suspect = True
         record.drifted_at = self._context.clock()
+        self.found += 1
         self._touched(found[0])
         self._look(found[0], True)
 
@@ -221,6 +226,18 @@ class Sightings:
         for ref, record in list(self._state.objects.items()):
             if record.gvk == gvk and not record.in_flight and self._missed(record):
                 self._left(ref, record.uid)
+        if gvk == CONFIG_MAP:
+            self._miss_parents(version, holds)
+
+    def _miss_parents(self, version: str, holds: Holds) -> None:
+        """Parents that are not in a list which is newer than they are: what deleted them while no watch, or another
+        one, looked will not be told either."""
+        for key, record in list(self._state.parents.items()):
+            ref = ObjectRef("", "ConfigMap", SYSTEM_NAMESPACE, parent_name(key))
+            stored = record.resource_version
+            listed = version.isdecimal() and stored.isdecimal() and int(stored) <= int(version)
+            if listed and not holds(ref, self._parent_uids.get(ref.name, "")):
+                self._parent_left(ref)
 
     def _missed(self, record: ObjectRecord) -> bool:
         version, holds = self._lists.get(record.gvk, ("", None))
@@ -342,6 +359,11 @@ class Sightings:
         """Drift that a call has met, not the watch."""
         self._drifts.met(key, desired, comparison)
 
+    def missed(self, key: UnitKey, desired: DesiredObject, *, made: bool) -> None:
+        """An object that the unit had was not seen, and was applied: it had gone while nobody watched, if that `made`
+        it, else lost our label."""
+        self._drifts.missed(key, desired, made=made)
+
     def repaired(
         self, key: UnitKey, ref: ObjectRef, repair: Repair, *, overridden: Collection[Path] = frozenset()
     ) -> None:
@@ -355,6 +377,7 @@ class Sightings:
         known = self._state.parents.get(seen.unit) if isinstance(seen, ParentRecord) else None
         if known is None or not isinstance(seen, ParentRecord):
             return
+        self._parent_uids[parent_name(seen.unit)] = str(live["metadata"].get("uid", ""))
         if self._state.pauses.get(seen.unit, known.pause_until) != seen.pause_until:
             self._state.pauses[seen.unit] = seen.pause_until
             self._look(seen.unit, False)

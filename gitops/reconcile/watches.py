@@ -11,9 +11,10 @@ import contextlib
 import enum
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from gitops.cluster.collection import Collection
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass, backoff
@@ -30,6 +31,10 @@ served some milliseconds after the definition is established."""
 LIST_AGAIN = 60.0
 """Seconds until a kind is listed again because an event of it met a defect and may be lost."""
 
+BLIND_AFTER = 15.0
+"""Seconds for which a kind that was seen cannot be seen before that is told: an API server that restarts is back by
+then, and one that is not is told as unreachable as a whole."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Watch:
@@ -44,6 +49,19 @@ class Watch:
 
 DEFINITIONS = Watch(DEFINITION, "", lean=True)
 """Those that Git declares are compared, so they are watched whole beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """A kind that was seen and cannot be seen any more: what is known of it is as of `since` (Unix seconds)."""
+
+    gvk: GroupVersionKind
+    since: float
+    error: ApiError
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.gvk.kind} objects cannot be seen: {self.error}"
 
 
 class Sight(enum.StrEnum):
@@ -68,8 +86,8 @@ class _Definition:
 
 class Watches:
     """`on_event` gets every event of every watch, in order per watch; `on_sight` is called when what is known of a
-    kind changes, or why it is unknown; `on_definition` when a CRD came, went or changed after the first list. They run
-    on the loop and must not block."""
+    kind changes, or why it is unknown; `on_blind` when a kind cannot be seen any more, or can again; `on_definition`
+    when a CRD came, went or changed after the first list. They run on the loop and must not block."""
 
     def __init__(
         self,
@@ -78,6 +96,7 @@ class Watches:
         *,
         on_event: Callable[[Watch, Event], None],
         on_sight: Callable[[Watch, Sight], None],
+        on_blind: Callable[[GroupVersionKind], None],
         on_definition: Callable[[], None],
         wall: Callable[[], float],
         rng: random.Random,
@@ -86,6 +105,7 @@ class Watches:
         self._discovery = discovery
         self._on_event = on_event
         self._on_sight = on_sight
+        self._on_blind = on_blind
         self._on_definition = on_definition
         self._wall = wall
         self._rng = rng
@@ -93,19 +113,23 @@ class Watches:
         self._reflectors: dict[Watch, Reflector] = {}
         self._sights: dict[Watch, Sight] = {}
         self._errors: dict[Watch, ApiError] = {}
+        self._begun: dict[Watch, float] = {}
+        self._blind: dict[Watch, Blind] = {}
+        self._listeners: dict[Watch, list[asyncio.Future[bool]]] = {}  # who waits for a list of it
         self._definitions: dict[str, _Definition] = {}
         self._signal = asyncio.Event()
         """Set when a kind may be served that was not, and replaced by another: who takes it before looking misses
         nothing."""
         self._looks = LOOKS  # how often discovery is asked after the last signal
 
-    def want(self, watches: Collection[Watch]) -> None:
+    def want(self, watches: Iterable[Watch]) -> None:
         """Watch exactly these, and the cluster's CRDs: a new or changed definition changes what is served."""
         wanted = {*watches, DEFINITIONS}
         for watch in [w for w in self._tasks if w not in wanted]:
             self.drop(watch)
         for watch in sorted(wanted - self._tasks.keys()):
             self._sights[watch] = Sight.UNKNOWN
+            self._begun[watch] = self._wall()
             self._tasks[watch] = asyncio.create_task(self._run(watch), name=f"watch {watch.gvk} {watch.selector}")
 
     def drop(self, watch: Watch) -> None:
@@ -116,6 +140,9 @@ class Watches:
         self._reflectors.pop(watch, None)
         self._sights.pop(watch, None)
         self._errors.pop(watch, None)
+        self._begun.pop(watch, None)
+        self._answer(watch, listed=False)
+        self._seen_again(watch)
 
     def sight(self, watch: Watch) -> Sight:
         return self._sights.get(watch, Sight.UNKNOWN)
@@ -128,6 +155,39 @@ class Watches:
     def error(self, watch: Watch) -> ApiError | None:
         """Why a kind is unknown, as far as that is known."""
         return self._errors.get(watch)
+
+    def blind(self) -> Mapping[GroupVersionKind, Blind]:
+        """What was seen and cannot be seen any more."""
+        return {watch.gvk: blind for watch, blind in self._blind.items()}
+
+    def heard(self) -> dict[str, float]:
+        """When the server last said anything of a kind that it serves (Unix seconds), by kind and group; of the watch
+        that is silent longest, where a kind has several. May be asked in any thread."""
+        heard: dict[str, float] = {}
+        for watch, begun in list(self._begun.items()):
+            if self._sights.get(watch) is not Sight.UNSERVED:
+                reflector, kind = self._reflectors.get(watch), str(watch.gvk.group_kind)
+                at = max(begun, reflector.heard_at) if reflector is not None else begun
+                heard[kind] = min(at, heard.get(kind, at))
+        return heard
+
+    def listed(self) -> list[Watch]:
+        """What is watched and can be listed, in order."""
+        return sorted(w for w in self._reflectors if self.sight(w) is Sight.SYNCED)
+
+    async def list_again(self, watch: Watch, *, within: float) -> bool:
+        """List a kind once more and deliver every object of it; False when that cannot be done in so many seconds."""
+        reflector = self._reflectors.get(watch)
+        if reflector is None:
+            return False
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._listeners.setdefault(watch, []).append(done)
+        reflector.request_relist()
+        try:
+            async with asyncio.timeout(within):
+                return await done
+        except TimeoutError:
+            return False
 
     def definitions(self) -> Mapping[str, tuple[str, int]]:
         """uid and generation of every CRD by name; empty while they are not known."""
@@ -161,20 +221,15 @@ class Watches:
         self._tasks.clear()
         for task in tasks:
             task.cancel()
+        for watch in list(self._listeners):
+            self._answer(watch, listed=False)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, watch: Watch) -> None:
         try:
             path = await self._path(watch)
-            reflector = Reflector(
-                self._connection,
-                path,
-                gvk=watch.gvk,
-                selector=watch.selector,
-                metadata_only=watch.lean,
-                clock=self._wall,
-                rng=self._rng,
-            )
+            collection = Collection(watch.gvk, path, watch.selector, metadata_only=watch.lean)
+            reflector = Reflector(self._connection, collection, clock=self._wall, rng=self._rng)
             self._reflectors[watch] = reflector
             async with contextlib.aclosing(reflector.events()) as events:
                 async for event in events:
@@ -184,6 +239,8 @@ class Watches:
                     except Exception:  # one object that meets a defect must not blind us for all of its kind
                         _log.exception("an event of %s cannot be taken in; all are listed again in a minute", watch.gvk)
                         asyncio.get_running_loop().call_later(LIST_AGAIN, self._heal, watch, reflector)
+                    if isinstance(event, Synced):
+                        self._answer(watch, listed=True)
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -229,12 +286,32 @@ class Watches:
             self._see(watch, Sight.SYNCED)
         elif isinstance(event, Fresh):
             self._errors.pop(watch, None)
+            self._seen_again(watch)
         elif isinstance(event, Stale):
             self._fail(watch, event.error)
+            self._answer(watch, listed=False)
             if event.error.cls in (ErrorClass.WAITING, ErrorClass.GONE):
                 self._discovery.invalidate()
+            elif event.since:
+                asyncio.get_running_loop().call_later(BLIND_AFTER, self._still_blind, watch, event.since)
         elif watch.gvk == DEFINITION:
             self._definition(event)
+
+    def _still_blind(self, watch: Watch, since: float) -> None:
+        reflector = self._reflectors.get(watch)
+        error = None if reflector is None or watch not in self._tasks else reflector.stale
+        if error is not None and error.cls not in (ErrorClass.WAITING, ErrorClass.GONE) and watch not in self._blind:
+            self._blind[watch] = Blind(watch.gvk, since, error)
+            self._on_blind(watch.gvk)
+
+    def _seen_again(self, watch: Watch) -> None:
+        if self._blind.pop(watch, None) is not None:
+            self._on_blind(watch.gvk)
+
+    def _answer(self, watch: Watch, *, listed: bool) -> None:
+        for waiting in self._listeners.pop(watch, ()):
+            if not waiting.done():
+                waiting.set_result(listed)
 
     def _definition(self, event: Changed | Deleted | Vanished) -> None:
         """What a CRD that came, went or changed means for the watches of its group."""

@@ -7,7 +7,7 @@ what is open and not among them is over. The same drift again (object, kind, pat
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from gitops.model.identity import ObjectRef
@@ -80,6 +80,16 @@ def became(
 ) -> Records:
     """What became of the open drifts of an object."""
     return [r.with_repair(repair(r), at) if r.object == ref and r.is_open else r for r in kept]
+
+
+def undeclared(kept: Sequence[DriftRecord], names: Collection[ObjectRef], *, at: datetime.datetime) -> Records:
+    """Of a unit that declares these objects: open drift of others is over. What operators made is never declared."""
+    return [
+        r.with_repair(Repair.REVERTED, at)
+        if r.is_open and r.kind is not DriftKind.CHILD and r.object not in names
+        else r
+        for r in kept
+    ]
 
 
 def bounded(kept: Sequence[DriftRecord], left_out: int, *, at: datetime.datetime) -> tuple[Records, int]:

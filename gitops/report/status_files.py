@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from gitops.report.paths import cluster_path, placements_path, unit_path, worklo
 
 LIST_LIMIT = 100
 HEADER = "# Written by the reconciler; changes made here are overwritten.\n"
-_NO_MEANING = re.compile(rb"^( *(?:- )?)(?:message|cause|since):.*$", re.MULTILINE)
+_NO_MEANING = re.compile(rb"^( *(?:- )?)(?:message|cause|since):.*$|^lastAudit:.*\n", re.MULTILINE)
 """Lines that are no part of the meaning. Every value of our files is on one line (texts.one_line), so lines tell, and
 nothing has to be parsed: that was most of the cost of a status commit."""
 
@@ -38,6 +38,12 @@ _LAST_KNOWN = (
 """What a unit's file goes on saying while its cluster does not answer; anything else in it is not ours."""
 
 _FIELD = re.compile(rb"^(apiVersion|status|since|previouslyActive): '?([^'\n]*)'?$", re.MULTILINE)
+_CONDITION = re.compile(
+    rb"^- type: (\w+)\n  status: '(\w+)'\n(?:  reason: [^\n]*\n)?  since: '([^'\n]*)'$", re.MULTILINE
+)
+
+
+_LAST_AUDIT = re.compile(rb"^lastAudit: '?([0-9TZ:-]+)'?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +80,13 @@ class WorkloadReport:
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """What matters of an existing status file. `state` is the status word of whatever kind of file it is."""
+    """What matters of an existing status file. `state` is the status word of whatever kind of file it is; `conditions`
+    of a unit's file: type → (status, since)."""
 
     state: str
     since: float
     previously_active: bool = False
+    conditions: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def pair(self) -> tuple[str, float]:
@@ -88,7 +96,7 @@ class Previous:
     def unit_memory(self) -> UnitMemory:
         """As unit_status() takes it after a restart."""
         known = self.state in Status._value2member_map_
-        return UnitMemory.restored(Status(self.state), self.since) if known else UnitMemory()
+        return UnitMemory.restored(Status(self.state), self.since, self.conditions) if known else UnitMemory()
 
 
 def render_unit(report: UnitReport, *, previous: bytes | None = None) -> tuple[str, bytes]:
@@ -196,9 +204,21 @@ def render_cluster(status: ClusterStatus, *, previous: bytes | None = None) -> t
         "serverVersion": status.server_version,
         "writer": status.lease_holder,
         "units": dict(status.units),
+        "stale": [{"kind": kind, "since": stamp(since), "message": one_line(why)} for kind, since, why in status.stale],
+        "lastAudit": _last_audit(status, previous),
+        "auditFindings": list(status.audit_findings),
         **({"leftBehind": list(status.left_behind)} if status.left_behind else {}),
     }
     return cluster_path(status.name), emit(body, previous)
+
+
+def _last_audit(status: ClusterStatus, previous: bytes | None) -> str:
+    """When the last audit ended, also one before this process began. It is no part of the meaning: a file that says
+    nothing else anew is not written for it."""
+    if status.audited is not None:
+        return stamp(status.audited)
+    told = _LAST_AUDIT.search(previous or b"")
+    return told[1].decode() if told is not None else ""
 
 
 def render_placements(units: Sequence[UnitKey], *, previous: bytes | None = None) -> tuple[str, bytes]:
@@ -216,10 +236,12 @@ def read_since(data: bytes | None) -> Previous | None:
     if found.get("apiVersion") != API_VERSION or not found.get("status"):
         return None
     try:
-        since = datetime.fromisoformat(found.get("since", "")).timestamp()
+        since = _seconds(found.get("since", ""))
+        rows = [[part.decode() for part in row] for row in _CONDITION.findall(data or b"")]
+        conditions = {kind: (status, _seconds(at)) for kind, status, at in rows}
     except ValueError:
         return None
-    return Previous(found["status"], since, found.get("previouslyActive") == "true")
+    return Previous(found["status"], since, found.get("previouslyActive") == "true", conditions)
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------
@@ -228,6 +250,11 @@ def read_since(data: bytes | None) -> Previous | None:
 def stamp(seconds: float) -> str:
     """Epoch seconds → `2026-11-30T13:52:43Z`."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(stamped: str) -> float:
+    """The reverse of stamp(); raises ValueError."""
+    return datetime.fromisoformat(stamped).timestamp()
 
 
 def object_text(ref: ObjectRef) -> str:

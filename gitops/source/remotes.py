@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
-from pygit2 import reference_is_valid_name
+from gitops.model.branches import is_branch_name
 
 MAX_URL = 2048
 MAX_CREDENTIAL_BYTES = 1024 * 1024
@@ -216,15 +216,8 @@ class Remote:
 
 def check_branch(branch: str) -> None:
     """Raises RemoteRefused unless `branch` is a plain branch name: no refspec signs, no leading dash."""
-    if branch.startswith(("-", "refs/")) or any(c in branch for c in "+:*") or not _valid_ref(branch):
+    if not is_branch_name(branch):
         raise RemoteRefused(f"{branch[:200]!r} is not a branch name")
-
-
-def _valid_ref(branch: str) -> bool:
-    try:
-        return bool(branch) and bool(reference_is_valid_name(f"refs/heads/{branch}"))
-    except ValueError:
-        return False
 
 
 def _no_dash(display: str, *parts: str) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pygit2
-from pygit2.enums import FileMode
 
 from gitops.model.identity import Commit, ReconcilerName
 from gitops.model.trees import EntryKind
@@ -74,29 +73,24 @@ class StatusBranch:
         self._sleep = sleep
         self._clock = clock
 
-    def read(self, path: str) -> bytes | None:
-        """Content at the branch's head as last seen; None also for what is too large to be ours. Raises UnsafePath,
-        SourceError(CORRUPT)."""
-        check_path(path)
-        tree = self._tree(self._mirror.status_head)
-        found = treewalk.lookup(tree, path) if tree is not None else None
-        if found is None or found.filemode != FileMode.BLOB:
-            return None
-        _, size = self._mirror.repo.odb.read_header(found.id)
-        return found.data if size <= treewalk.MAX_FILE_BYTES else None
-
-    def files(self, prefix: str = "") -> list[str]:
-        """Paths below the folder `prefix`; what others keep there under names that we never use is left out."""
-        tree = self._tree(self._mirror.status_head)
-        folder = prefix.strip("/")
-        found = treewalk.lookup(tree, folder) if tree is not None else None
-        if not isinstance(found, pygit2.Tree):
-            return []
-        entries = treewalk.Listing().entries(self._mirror.repo, found)
-        paths = (
-            f"{folder}/{entry.path}" if folder else entry.path for entry in entries if entry.kind is EntryKind.FILE
-        )
-        return [path for path in paths if is_safe_path(path)]
+    def contents(self, folder: str = "") -> dict[str, bytes]:
+        """Files below a folder at the branch's head as last seen, by path. What others keep there under names that we
+        never use, and what is too large to be ours, is left out. Raises SourceError(CORRUPT)."""
+        repo, tree, inside = self._mirror.repo, self._tree(self._mirror.status_head), folder.strip("/")
+        try:
+            found = treewalk.lookup(tree, inside) if tree is not None else None
+            if not isinstance(found, pygit2.Tree):
+                return {}
+            files = {}
+            for entry in treewalk.Listing().entries(repo, found):
+                path = f"{inside}/{entry.path}" if inside else entry.path
+                if entry.kind is EntryKind.FILE and is_safe_path(path):
+                    oid = pygit2.Oid(hex=entry.content_id)
+                    if repo.odb.read_header(oid)[1] <= treewalk.MAX_FILE_BYTES:
+                        files[path] = bytes(repo.odb.read(oid)[1])
+        except (KeyError, pygit2.GitError) as error:
+            raise SourceError(SourceErrorClass.CORRUPT, f"the status branch cannot be read ({error})") from error
+        return files
 
     def commit_and_push(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         """One commit with `changes` on the latest head of the branch, pushed. See PushOutcome."""

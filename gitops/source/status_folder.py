@@ -19,21 +19,13 @@ class StatusFolder:
     def __init__(self, path: Path) -> None:
         self._root = path
 
-    def read(self, path: str) -> bytes | None:
-        file = self._file(path)
-        try:
-            return file.read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-
-    def files(self, prefix: str = "") -> list[str]:
-        start = self._root / prefix.strip("/") if prefix.strip("/") else self._root
+    def contents(self, folder: str = "") -> dict[str, bytes]:
+        inside = folder.strip("/")
         found = []
-        for folder, folders, names in os.walk(start):
+        for place, folders, names in os.walk(self._root / inside if inside else self._root):
             folders[:] = [name for name in folders if not name.startswith(".")]
-            inside = Path(folder).relative_to(self._root)
-            found += [(inside / name).as_posix() for name in names if not name.startswith(".")]
-        return sorted(found)
+            found += [Path(place) / name for name in names if not name.startswith(".")]
+        return {file.relative_to(self._root).as_posix(): file.read_bytes() for file in sorted(found)}
 
     def commit_and_push(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         """Write what differs. `message` is not kept: a folder has no history."""
@@ -51,7 +43,7 @@ class StatusFolder:
 
     def _write(self, path: str, content: bytes | None) -> bool:
         file = self._file(path)
-        if self.read(path) == content:
+        if _read(file) == content:
             return False
         if content is None:
             with contextlib.suppress(FileNotFoundError):
@@ -81,3 +73,10 @@ class StatusFolder:
         if not file.parent.resolve().is_relative_to(root):
             raise UnsafePath(f"a link in the status folder leads out of it: {path[:200]!r}")
         return file
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None

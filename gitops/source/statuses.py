@@ -46,12 +46,8 @@ class PushOutcome:
 class StatusStore(Protocol):
     """Status files by path. Synchronous; belongs to one thread."""
 
-    def read(self, path: str) -> bytes | None:
-        """Content as last known, None when there is no such file. Raises UnsafePath."""
-        ...
-
-    def files(self, prefix: str = "") -> list[str]:
-        """Paths below the folder `prefix` ("" = all), sorted."""
+    def contents(self, folder: str = "") -> dict[str, bytes]:
+        """Files below a folder ("" = all) as last known, by path, sorted."""
         ...
 
     def commit_and_push(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:

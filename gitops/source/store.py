@@ -18,6 +18,7 @@ import fcntl
 import os
 import shutil
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -182,8 +183,24 @@ class ObjectStore:
 
 def _clear_leftovers(repository: Path) -> None:
     for folder, _, names in os.walk(repository):
-        in_objects = "objects" in Path(folder).relative_to(repository).parts
+        place = Path(folder).relative_to(repository).parts
+        in_objects, loose = "objects" in place, len(place) == 2 and place[0] == "objects" and len(place[1]) == 2
         for name in names:
             unfinished = in_objects and ("_git2_" in name or name.startswith("tmp_"))
-            if name.endswith(".lock") or unfinished:
+            if name.endswith(".lock") or unfinished or (loose and not _is_whole(Path(folder, name))):
                 os.unlink(os.path.join(folder, name))
+
+
+def _is_whole(loose: Path) -> bool:
+    """Does the compressed stream of a loose object come to its end? libgit2 waits for ever for the rest of one that
+    does not (1.9, read_loose), as a power cut leaves it; one that is not there it reports."""
+    stream = zlib.decompressobj()
+    try:
+        with loose.open("rb") as file:
+            while not stream.eof and (data := file.read(1 << 16)):
+                while data:
+                    stream.decompress(data, 1 << 20)
+                    data = stream.unconsumed_tail
+    except (OSError, zlib.error):
+        return False
+    return stream.eof

@@ -1,13 +1,15 @@
 """The engine alone in a process, so that its CPU time and memory are its own; driven by lines on stdin.
 
-Commands: `start`, `fetch`, `settled COMMIT`, `report`, `clear`, `dump FILE`, `stop`. Each but `fetch` is answered by
-one line of JSON on stdout. Times are of the monotonic clock, which all processes of a machine share. Every call to the
-cluster is written down with its body, watches and the Lease apart; that costs microseconds.
+Commands: `start`, `fetch`, `settled COMMIT [CLUSTER…]`, `report`, `clear`, `dump FILE`, `follow`, `seen FILE`, `stop`.
+Each but `fetch` is answered by one line of JSON on stdout. Times are of the monotonic clock, which all processes of a
+machine share. Every call to a cluster is written down with its body, watches and the Lease apart; that costs
+microseconds. After `follow`, so is when every event of a watch had been taken in.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import cProfile
 import json
 import logging
@@ -15,14 +17,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 
-from gitops.cluster.access import load_libraries
+from gitops.cluster.access import freeze_libraries
 from gitops.cluster.connection import Connection, Response
 from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName
@@ -56,10 +57,28 @@ class Call(msgspec.Struct, array_like=True):
     status: int = 0
 
 
+class Metadata(msgspec.Struct):
+    resourceVersion: str = ""
+
+
+class Watched(msgspec.Struct):
+    metadata: Metadata
+
+
+class Line(msgspec.Struct):
+    """One line of a watch."""
+
+    object: Watched
+
+
+decode_line = msgspec.json.Decoder(Line).decode
+
+
 class Recorder:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.lease = 0
+        self.seen: dict[str, float] | None = None  # by resourceVersion, when its event was taken in; None: not followed
 
     def begin(self, call: Call) -> Call:
         if "/leases/" in call.path or call.path.endswith("/leases"):
@@ -68,8 +87,25 @@ class Recorder:
             self.calls.append(call)
         return call
 
-    def dump(self, file: Path) -> None:
-        file.write_bytes(msgspec.msgpack.encode(self.calls))
+    async def following(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        async for line in lines:
+            yield line
+            if self.seen is not None:  # whoever asks for the next line has taken this one in
+                self.seen[decode_line(line).object.metadata.resourceVersion] = time.monotonic()
+
+    def obey(self, line: list[str]) -> None:
+        match line:
+            case ["clear"]:
+                self.calls.clear()
+                self.lease = 0
+            case ["follow"]:
+                self.seen = {}
+            case ["dump", file]:
+                Path(file).write_bytes(msgspec.msgpack.encode(self.calls))
+            case ["seen", file]:
+                Path(file).write_text(json.dumps(self.seen))
+            case _:
+                raise ValueError(line)
 
 
 class RecordingConnection(Connection):
@@ -81,7 +117,7 @@ class RecordingConnection(Connection):
         path: str,
         query: Mapping[str, str] | None,
         headers: Mapping[str, str],
-        body: aiohttp.Payload | None,
+        body: Any,
         timeout: float | None,
         verb: str,
         limit: int | None,
@@ -95,14 +131,23 @@ class RecordingConnection(Connection):
         call.ended, call.status = time.monotonic(), response.status
         return response
 
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, **options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with (
+            super().stream(path, **options) as lines,
+            contextlib.aclosing(self.recorder.following(lines)) as followed,
+        ):
+            yield followed
+
 
 class Connector:
-    def __init__(self, kubeconfig: Path, recorder: Recorder) -> None:
-        self._kubeconfig = kubeconfig
+    def __init__(self, credentials: Path, recorder: Recorder) -> None:
+        self._credentials = credentials
         self._recorder = recorder
 
     async def open(self, cluster: Cluster) -> Connection:
-        made = await RecordingConnection.open(self._kubeconfig, name=ClusterName(cluster.metadata.name))
+        kubeconfig = self._credentials / cluster.spec.credentials
+        made = await RecordingConnection.open(kubeconfig, name=ClusterName(cluster.metadata.name))
         assert isinstance(made, RecordingConnection)
         made.recorder = self._recorder
         return made
@@ -111,9 +156,9 @@ class Connector:
         return False
 
 
-def settled(engine: Engine, commit: str) -> bool:
-    """Is every unit as `commit` declares, on every cluster?"""
-    workers = list(engine.workers.values())
+def settled(engine: Engine, commit: str, clusters: Collection[str]) -> bool:
+    """Is every unit as `commit` declares, on these clusters (none: on all)?"""
+    workers = [w for name, w in engine.workers.items() if not clusters or name in clusters]
     return (
         not engine.looking
         and bool(workers)
@@ -145,7 +190,7 @@ def report(recorder: Recorder) -> dict[str, Any]:
     }
 
 
-async def main(url: str, kubeconfig: Path, mirror: Path) -> None:
+async def main(url: str, credentials: Path, mirror: Path) -> None:
     loop = asyncio.get_running_loop()
     commands = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
@@ -156,7 +201,7 @@ async def main(url: str, kubeconfig: Path, mirror: Path) -> None:
     began = time.monotonic()
     source = GitSource(lambda: Mirror(mirror, Remote(url, "main", CredentialFiles())), author=Author())
     await source.open()
-    await asyncio.to_thread(load_libraries)  # as the daemon does
+    await asyncio.to_thread(freeze_libraries)  # as the daemon does
     context = Context(
         EngineOptions(identity=f"bench-{os.getpid()}"),
         OperatorRegistry.shipped(),
@@ -164,27 +209,24 @@ async def main(url: str, kubeconfig: Path, mirror: Path) -> None:
         time.monotonic,
         time.time,
     )
-    engine = Engine(source, Connector(kubeconfig, recorder), context)
+    engine = Engine(source, Connector(credentials, recorder), context)
     running = asyncio.create_task(engine.run(stop))
     answer(began=began)
     while (line := (await commands.readline()).decode().split()) and line[0] != "stop":
-        if line[0] == "fetch":
-            engine.request_fetch()
-        elif line[0] == "settled":
-            while not settled(engine, line[1]):
-                if running.done():
-                    await running
-                await asyncio.sleep(PAUSE)
-            answer(at=time.monotonic(), **report(recorder))
-        elif line[0] == "report":
-            answer(at=time.monotonic(), **report(recorder))
-        elif line[0] == "clear":
-            recorder.calls.clear()
-            recorder.lease = 0
-            answer()
-        elif line[0] == "dump":
-            recorder.dump(Path(line[1]))
-            answer()
+        match line:
+            case ["fetch"]:
+                engine.request_fetch()
+            case ["settled", commit, *clusters]:
+                while not settled(engine, commit, clusters):
+                    if running.done():
+                        await running
+                    await asyncio.sleep(PAUSE)
+                answer(at=time.monotonic(), **report(recorder))
+            case ["report"]:
+                answer(at=time.monotonic(), **report(recorder))
+            case _:
+                recorder.obey(line)
+                answer()
     stop.set()
     await running
     await source.close()

@@ -1,26 +1,29 @@
-"""An independent witness: watches the four kinds in a namespace and says when a value was seen live."""
+"""An independent witness: watches kinds in a namespace and says when a value was seen live."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import msgspec
 from bare_process import session
+from controlplane_kit.client import ApiServer
 from fleet_repo import KINDS, Kind
+from places import certificates
 
 
 class Witness:
     """`await seen(kind, name, value)`: the time (monotonic) when that value was live, after `expect` asked for it."""
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, namespace: str) -> None:
+    def __init__(self, url: str, http: aiohttp.ClientSession, namespace: str, kinds: Sequence[Kind]) -> None:
         self.url = url
         self.http = http
         self.namespace = namespace
+        self.kinds = kinds
         self._wanted: dict[tuple[str, str], tuple[list[Any], asyncio.Future[float]]] = {}
         self._opened = asyncio.Semaphore(0)
         self._tasks: list[asyncio.Task[None]] = []
@@ -42,8 +45,8 @@ class Witness:
         return time.monotonic()
 
     async def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._follow(kind)) for kind in KINDS]
-        for _ in KINDS:
+        self._tasks = [asyncio.create_task(self._follow(kind)) for kind in self.kinds]
+        for _ in self.kinds:
             await self._opened.acquire()
 
     async def stop(self) -> None:
@@ -70,9 +73,9 @@ class Witness:
 
 
 @asynccontextmanager
-async def witness(url: str, certificates: Mapping[str, str], namespace: str) -> AsyncIterator[Witness]:
-    async with session(certificates) as http:
-        made = Witness(url, http, namespace)
+async def witness(api: ApiServer, namespace: str, kinds: Sequence[Kind] = KINDS) -> AsyncIterator[Witness]:
+    async with session(certificates(api)) as http:
+        made = Witness(api.url, http, namespace, kinds)
         await made.start()
         try:
             yield made

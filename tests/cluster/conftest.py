@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from cluster_kit.live_unit import LiveUnit
+from cluster_kit.scripted import Scripted, serve
 from cluster_kit.webhook import Webhook, webhook_for
 from controlplane_kit.client import ApiFailure, ApiServer
 
@@ -91,3 +92,19 @@ def gadgets(shared_api: ApiServer) -> GroupVersionKind:
     """The Gadget kind (data/gadgets.yaml), served by the shared API server."""
     shared_api.create_crds(DATA / "gadgets.yaml")
     return GroupVersionKind("test.gitops.example", "v1", "Gadget")
+
+
+@pytest_asyncio.fixture
+async def scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
+    script = Scripted(tmp_path)
+    runner = await serve(script)
+    yield script
+    await runner.cleanup()
+
+
+@pytest_asyncio.fixture
+async def other_scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
+    script = Scripted(tmp_path)
+    runner = await serve(script)
+    yield script
+    await runner.cleanup()

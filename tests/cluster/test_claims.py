@@ -88,7 +88,9 @@ async def test_claiming_a_cluster(plane: ControlPlane, objects: Objects) -> None
     assert await give_up(objects, FLEET, cluster=CLUSTER) is None
 
 
-async def test_two_claim_at_once(plane: ControlPlane, objects: Objects) -> None:
+async def test_a09_of_several_that_claim_at_once_one_holds_and_the_others_know_it(
+    plane: ControlPlane, objects: Objects
+) -> None:
     await ensure_namespaces(objects, manager="m")
     other = Claim(ReconcilerName("other"), "https://git.example/other.git")
     answers = await asyncio.gather(

@@ -1,90 +1,29 @@
 """The connection against a scripted server over real sockets, where a real API server cannot be made to misbehave."""
 
 import asyncio
-import stat
+import socket
 import subprocess
 import sys
+import threading
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import trustme
 import yaml
 from aiohttp import web
+from cluster_kit.scripted import Handler, Scripted, status
 from controlplane_kit.client import ApiServer, write_kubeconfig
 
+from gitops.cluster.breaker import FAILURES
 from gitops.cluster.connection import Connection, ConnectionSettings, Response
 from gitops.cluster.errors import ErrorClass, RequestFailed
 from gitops.model.identity import ClusterName
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Connect = Callable[..., Awaitable[Connection]]
-
-
-def status(code: int, message: str = "x", **fields: Any) -> web.Response:
-    body = {"kind": "Status", "apiVersion": "v1", "message": message, "code": code, **fields}
-    return web.json_response(body, status=code)
-
-
-async def fine(request: web.Request) -> web.Response:
-    return web.json_response({"kind": "Thing"})
-
-
-class Scripted:
-    """An HTTP server whose handler a test replaces; `seen` are the requests so far."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.handler: Handler = fine
-        self.seen: list[web.Request] = []
-        self.url = ""
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append(request)
-        return await self.handler(request)
-
-    def kubeconfig(self, user: dict[str, Any] | None = None, *, server: str = "", name: str = "kubeconfig") -> Path:
-        path = self.folder / name
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server or self.url}}],
-            "users": [{"name": "u", "user": user or {}}],
-        }
-        path.write_text(yaml.safe_dump(config))
-        return path
-
-
-async def serve(script: Scripted) -> web.AppRunner:
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", script.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    script.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    return runner
-
-
-@pytest_asyncio.fixture
-async def scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
-    script = Scripted(tmp_path)
-    runner = await serve(script)
-    yield script
-    await runner.cleanup()
-
-
-@pytest_asyncio.fixture
-async def other_scripted(tmp_path: Path) -> AsyncIterator[Scripted]:
-    script = Scripted(tmp_path)
-    runner = await serve(script)
-    yield script
-    await runner.cleanup()
 
 
 async def test_a_request_and_its_answer(scripted: Scripted, connect: Connect) -> None:
@@ -139,7 +78,7 @@ async def test_a03_a_rotated_token_costs_one_failed_request(scripted: Scripted, 
     token.write_text("two")
     responses = await asyncio.gather(*(connection.request("GET", "/x") for _ in range(8)))
     assert all(response.ok for response in responses)
-    assert connection.stats.reloads == 1  # one renewal for all who were refused
+    assert connection.stats.renewals == 1  # one renewal for all who were refused
     assert connection.stats.answers[401] <= 8
 
 
@@ -148,7 +87,7 @@ async def test_a03_a_token_file_is_read_again_by_age(scripted: Scripted, connect
     token.write_text("one")
     connection = await connect(scripted.kubeconfig({"tokenFile": "token"}), ConnectionSettings(credentials_check=0.0))
     await connection.request("GET", "/x")
-    assert connection.stats.reloads == 0
+    assert connection.stats.renewals == 0
     token.write_text("second")
     await connection.request("GET", "/x")
     assert [r.headers["Authorization"] for r in scripted.seen] == ["Bearer one", "Bearer second"]
@@ -165,33 +104,6 @@ async def test_a03_refused_credentials_are_an_answer_after_one_renewal(scripted:
         async with connection.stream("/x"):
             pass
     assert failed.value.error.cls is ErrorClass.UNAUTHORIZED
-
-
-def plugin(folder: Path, token: str) -> dict[str, Any]:
-    script = folder / "plugin"
-    credential = f'{{"kind":"ExecCredential","apiVersion":"v1","status":{{"token":"{token}"}}}}'
-    script.write_text(
-        f"#!/bin/sh\necho run >> {folder}/runs\necho '{credential}'\n" if token else "#!/bin/sh\nexit 3\n"
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return {"exec": {"apiVersion": "v1", "command": str(script)}}
-
-
-async def test_exec_plugin_runs_again_only_when_its_token_is_refused(scripted: Scripted, connect: Connect) -> None:
-    valid = "one"
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response({}) if request.headers.get("Authorization") == f"Bearer {valid}" else status(401)
-
-    scripted.handler = answer
-    connection = await connect(scripted.kubeconfig(plugin(scripted.folder, "one")))
-    for _ in range(3):
-        assert (await connection.request("GET", "/x")).ok
-    assert (scripted.folder / "runs").read_text().count("run") == 1
-    valid = "two"
-    plugin(scripted.folder, "two")
-    assert (await connection.request("GET", "/x")).ok
-    assert (scripted.folder / "runs").read_text().count("run") == 2
 
 
 async def test_a_redirect_is_not_followed(scripted: Scripted, connect: Connect) -> None:
@@ -229,13 +141,6 @@ async def test_a_kubeconfig_that_is_no_yaml_is_told_in_words(tmp_path: Path, dat
     path.write_bytes(data)
     with pytest.raises(RequestFailed, match="kubeconfig cannot be used: it is not valid YAML"):
         await Connection.open(path, name=ClusterName("x"))
-
-
-async def test_a_missing_kubeconfig_or_failing_plugin_is_unauthorized(scripted: Scripted) -> None:
-    for path in (scripted.folder / "nothing", scripted.kubeconfig(plugin(scripted.folder, ""))):
-        with pytest.raises(RequestFailed) as failed:
-            await Connection.open(path, name=ClusterName("x"))
-        assert failed.value.error.cls is ErrorClass.UNAUTHORIZED
 
 
 async def test_a04_retry_after_pauses_the_whole_cluster(scripted: Scripted, connect: Connect) -> None:
@@ -442,6 +347,126 @@ async def test_unreachable_is_one_class(scripted: Scripted, connect: Connect) ->
     assert failed.value.error.reason == "Closed"
 
 
+async def test_a05_a_cluster_that_does_not_answer_is_not_asked_by_everybody(
+    scripted: Scripted, connect: Connect
+) -> None:
+    """Only the Lease goes on asking; its answer opens the way for all."""
+    gone = True
+
+    async def answer(request: web.Request) -> web.Response:
+        if gone and request.transport is not None:
+            request.transport.abort()
+        return web.json_response({})
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig())
+    sentences = set()
+    for _ in range(50):
+        with pytest.raises(RequestFailed) as failed:
+            await connection.request("GET", "/x")
+        sentences.add(failed.value.error.message.partition("since")[0])
+        assert failed.value.error.cls is ErrorClass.UNREACHABLE
+    with pytest.raises(RequestFailed, match="no answer since"):
+        async with connection.stream("/watch"):
+            pass
+    asked = connection.stats.requests.total()
+    assert asked <= FAILURES + 2, "a probe is due now and then"
+    assert "no answer " in sentences
+    assert connection.stats.spared == 51 - asked
+    assert connection.stats.broken
+    for _ in range(5):
+        with pytest.raises(RequestFailed):
+            await connection.request("GET", "/lease", urgent=True)
+    assert connection.stats.requests.total() == asked + 5
+    gone = False
+    assert (await connection.request("GET", "/lease", urgent=True)).ok
+    assert not connection.stats.broken
+    assert (await connection.request("GET", "/x")).ok
+
+
+async def test_an_answer_of_500_to_everything_is_an_answer(scripted: Scripted, connect: Connect) -> None:
+    """It costs nobody a timeout; how long to wait for better ones is each caller's business."""
+    scripted.handler = lambda request: asyncio.sleep(0, status(500))
+    connection = await connect(scripted.kubeconfig())
+    for _ in range(20):
+        assert (await connection.request("GET", "/x")).status == 500
+    assert len(scripted.seen) == 20
+    assert not connection.stats.broken
+
+
+async def test_a04_after_a_429_fewer_requests_are_in_flight_until_answers_came(
+    scripted: Scripted, connect: Connect
+) -> None:
+    running = highest = 0
+    throttle = True
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal running, highest
+        running += 1
+        highest = max(highest, running)
+        await asyncio.sleep(0.005)
+        running -= 1
+        return status(429, "too many requests", reason="TooManyRequests") if throttle else web.json_response({})
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig(), ConnectionSettings(longest_pause=0.02, throttle_retries=0))
+    await asyncio.gather(*(connection.request("GET", "/x") for _ in range(8)))
+    assert (highest, connection.stats.limit) == (8, 4)
+    throttle, highest = False, 0
+    await asyncio.gather(*(connection.request("GET", "/x") for _ in range(4)))
+    assert (highest, connection.stats.limit) == (4, 5)
+    await asyncio.gather(*(connection.request("GET", "/x") for _ in range(60)))
+    assert (highest, connection.stats.limit) == (8, 8)
+
+
+async def test_names_that_are_not_resolved_hold_up_no_other_thread_and_are_asked_for_again(
+    scripted: Scripted, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that does not answer keeps the thread that asked it for half a minute."""
+    name = f"http://api.example:{scripted.url.rpartition(':')[2]}"
+    answers, real = threading.Event(), socket.getaddrinfo
+    outcome: list[str] = []
+
+    def resolve(host: str, *arguments: Any, **named: Any) -> Any:
+        if host != "api.example":
+            return real(host, *arguments, **named)
+        if not outcome:
+            answers.wait(10)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return real(outcome[0], *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+    connection = await connect(scripted.kubeconfig(server=name))
+    asking = asyncio.create_task(connection.request("GET", "/x"))
+    while not connection.stats.in_flight:  # noqa: ASYNC110 - a counter, not an event
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert await asyncio.to_thread(lambda: "free") == "free"
+    assert not asking.done()
+    answers.set()
+    with pytest.raises(RequestFailed, match="name resolution") as failed:
+        await asking
+    assert (failed.value.error.cls, failed.value.error.reason) == (ErrorClass.UNREACHABLE, "Broken")
+    outcome.append("127.0.0.1")
+    assert (await connection.request("GET", "/x")).ok
+
+
+async def test_a_proxy_of_the_kubeconfig_is_used(scripted: Scripted, connect: Connect) -> None:
+    path = scripted.kubeconfig(server="http://far.example:6443")
+    document = yaml.safe_load(path.read_text())
+    document["clusters"][0]["cluster"]["proxy-url"] = scripted.url
+    path.write_text(yaml.safe_dump(document))
+    connection = await connect(path)
+    assert (await connection.request("GET", "/x")).ok
+    async with connection.stream("/watch"):
+        pass
+    assert [str(request.url) for request in scripted.seen] == [
+        "http://far.example:6443/x",
+        "http://far.example:6443/watch",
+    ]
+
+
 async def test_a_server_with_another_certificate_is_not_trusted(
     shared_api: ApiServer, tmp_path: Path, connect: Connect
 ) -> None:
@@ -456,21 +481,28 @@ async def test_a_server_with_another_certificate_is_not_trusted(
     assert (failed.value.error.cls, failed.value.error.reason) == (ErrorClass.UNREACHABLE, "Tls")
 
 
-async def test_a08_a_changed_address_moves_requests_and_closes_streams(
+async def test_a08_a_changed_address_ends_the_connection(
     scripted: Scripted, other_scripted: Scripted, connect: Connect
 ) -> None:
+    """There may be another cluster: nothing is sent there by whoever believes to talk to the old one."""
     end = asyncio.Event()
     scripted.handler = streaming(b"one\n", end=end)
-    connection = await connect(scripted.kubeconfig())
+    connection = await connect(scripted.kubeconfig(), ConnectionSettings(credentials_check=0.0))
     async with connection.stream("/watch") as lines:
         assert await anext(lines) == b"one"
         scripted.kubeconfig(server=other_scripted.url)
-        await connection.reload()
+        for urgent in (False, True):
+            with pytest.raises(RequestFailed, match="another API server"):
+                await connection.request("GET", "/x", urgent=urgent)
+        assert connection.moved
         with pytest.raises(RequestFailed):
             await anext(lines)
     end.set()
-    assert (await connection.request("GET", "/x")).ok
-    assert len(other_scripted.seen) == 1
+    scripted.kubeconfig()  # back again: only who asks anew which cluster that is may go on
+    with pytest.raises(RequestFailed, match="another API server"):
+        await connection.request("GET", "/x")
+    assert other_scripted.seen == []
+    assert [request.path for request in scripted.seen] == ["/watch"]
 
 
 async def test_closing_wakes_the_readers_of_streams(scripted: Scripted, connect: Connect) -> None:
@@ -506,8 +538,8 @@ async def test_proxy_variables_of_the_environment_are_not_used(
     assert (await connection.request("GET", "/x")).ok
 
 
-def test_kubernetes_is_imported_only_when_a_cluster_is_opened() -> None:
-    """It costs 0.4 s and 46 MB that offline commands should not pay."""
+def test_kubernetes_is_not_imported() -> None:
+    """It costs 0.4 s and 46 MB; only credentials of an auth-provider need it."""
     modules = "connection, applying, parents, claims, leases"
     code = f"import sys; from gitops.cluster import {modules}; sys.exit('kubernetes' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

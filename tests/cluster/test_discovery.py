@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from controlplane_kit.client import ApiServer
 from controlplane_kit.definitions import definition
@@ -254,6 +255,58 @@ async def test_o04_stale_versions_keep_what_was_known() -> None:
     assert unseen.cls is ErrorClass.RETRY
     everything = await discovery.everything()
     assert isinstance(everything, ApiError), "a part of it is not known"
+
+
+async def test_a04_three_hundred_groups_cost_the_calls_of_one_and_a_few_hundred_bytes_a_kind() -> None:
+    """Some of them fail, which costs nothing more: they are unknown, and the others go on."""
+    verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+    def group(number: int) -> dict[str, Any]:
+        kinds = [f"Kind{i}" for i in range(10)]
+        resources = [
+            {"resource": f"{k.lower()}s", "responseKind": {"kind": k}, "scope": "Namespaced", "verbs": verbs}
+            for k in kinds
+        ]
+        version = {"version": "v1", "freshness": "Stale"} if number % 30 == 29 else {"version": "v1"}
+        return {"metadata": {"name": f"g{number}.example"}, "versions": [{**version, "resources": resources}]}
+
+    document = json.dumps({"items": [group(number) for number in range(300)]}).encode()
+
+    class Server:
+        calls: ClassVar[list[str]] = []
+
+        async def request(self, method: str, path: str, *, headers: Any = None, **_: Any) -> Response:
+            self.calls.append(path)
+            answer = {"Content-Type": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+            body = document if path == "/apis" else b"{}"
+            return Response(304 if headers else 200, {**answer, "Etag": "e"}, b"" if headers else body)
+
+    server = Server()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        discovery = Discovery(server)  # type: ignore[arg-type]
+        for number in range(28):
+            for kind in range(10):
+                found = await discovery.find(GroupVersionKind(f"g{number}.example", "v1", f"Kind{kind}"))
+                assert isinstance(found, Resource)
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert server.calls == ["/api", "/apis"], "not one for each group"
+    assert kept < 3_000 * 1_000
+    unknown = await discovery.find(GroupVersionKind("g29.example", "v1", "Missing"))
+    assert isinstance(unknown, ApiError)
+    assert unknown.cls is ErrorClass.RETRY, "its server fails, so nobody knows"
+    missing = await discovery.find(GroupVersionKind("g1.example", "v1", "Missing"))
+    assert isinstance(missing, ApiError)
+    assert missing.cls is ErrorClass.WAITING
+    server.calls.clear()
+    discovery.invalidate()
+    await asyncio.gather(
+        *(discovery.find(GroupVersionKind(f"g{number}.example", "v1", "Kind0")) for number in range(300))
+    )
+    assert server.calls == ["/api", "/apis"], "one look for all who ask after a definition came"
 
 
 def test_o04_stale_versions_are_read() -> None:

@@ -16,6 +16,7 @@ from cluster_kit.webhook import Webhook
 from controlplane_kit.client import APPLY, MERGE, ApiServer
 
 from gitops.cluster.fields import entry_digest
+from gitops.manifests.sanitizing import prepare_body
 from gitops.model.identity import GroupVersionKind
 from gitops.plan.units import RECONCILER_LABEL
 from gitops.reconcile.fights import FightLimits
@@ -291,6 +292,29 @@ async def test_10_foreign_children_of_a_declared_empty_map_stay_and_nothing_loop
     assert told(live_unit) == [("spec.podSelector", "kubectl-edit (Update)", Repair.REPAIRED)]
     assert shared_api.get(path_of(policy))["spec"]["podSelector"] == {}
     assert shared_api.get(path_of(empty))["data"] == {"theirs": "2"}
+
+
+async def test_11_12_empties_are_stripped_or_own_nothing_and_no_apply_is_a_write(
+    live_unit: LiveUnit, shared_api: ApiServer, namespace: str
+) -> None:
+    policy: Json = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "all", "namespace": namespace},
+        "spec": {"podSelector": {"matchLabels": {}}, "policyTypes": ["Ingress"], "ingress": []},
+    }
+    web = deployment(namespace)
+    web["spec"]["template"]["spec"]["containers"][0]["env"] = []
+    bodies = [prepare_body(body)[0] for body in (policy, web)]
+    await live_unit.settled(*bodies)
+    before = [shared_api.get(path_of(body)) for body in bodies]
+    for body in bodies:
+        assert (await live_unit.applier.apply(live_unit.desired(body))).error is None
+    assert [shared_api.get(path_of(body)) for body in bodies] == before
+    env = [{"op": "add", "path": "/spec/template/spec/containers/0/env", "value": [{"name": "A", "value": "1"}]}]
+    shared_api.request("PATCH", path_of(web), env, content_type=JSON_PATCH, query={"fieldManager": "kubectl-edit"})
+    outcome = await live_unit.see()
+    assert (outcome.state, outcome.applied, told(live_unit)) == (SyncState.SYNCED, 0, [])
 
 
 # -- who did it ------------------------------------------------------------------------------------------------------

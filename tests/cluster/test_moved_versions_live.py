@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cluster_kit.live_unit import LiveUnit, managers
-from controlplane_kit.client import APPLY, MERGE, ApiServer
+from controlplane_kit.client import APPLY, MERGE, ApiFailure, ApiServer
 
 from gitops.model.identity import GroupVersionKind
 from gitops.reconcile.outcomes import SyncState
@@ -25,7 +25,7 @@ FIELDS: Json = {
 }
 
 
-def definition(group: str, *versions: str, fields: Json = FIELDS) -> Json:
+def definition(group: str, *versions: str, fields: Json = FIELDS, conversion: Json | None = None) -> Json:
     """Served at these versions, stored at the last."""
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
     served = [
@@ -37,7 +37,13 @@ def definition(group: str, *versions: str, fields: Json = FIELDS) -> Json:
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"things.{group}"},
-        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": served},
+        "spec": {
+            "group": group,
+            "names": names,
+            "scope": "Namespaced",
+            "versions": served,
+            "conversion": conversion or {"strategy": "None"},
+        },
     }
 
 
@@ -48,8 +54,8 @@ class Things:
         self.api, self.namespace = api, namespace
         self.group = f"{namespace}.gitops.example"
 
-    def serve(self, *versions: str, fields: Json = FIELDS) -> None:
-        self.api.create_crd_objects([definition(self.group, *versions, fields=fields)])
+    def serve(self, *versions: str, fields: Json = FIELDS, conversion: Json | None = None) -> None:
+        self.api.create_crd_objects([definition(self.group, *versions, fields=fields, conversion=conversion)])
 
     def drop(self, version: str) -> None:
         """Until nothing answers at that version any more."""
@@ -226,6 +232,33 @@ async def test_19_drift_is_read_at_the_version_that_was_applied(live_unit: LiveU
     assert things.get("v1alpha1")["spec"] == {"a": "1", "b": "2"}
     (told,) = live_unit.drifts()
     assert "kubectl-edit" in told
+
+
+async def test_37_at_the_version_that_is_stored_a_dead_conversion_webhook_is_not_met(
+    live_unit: LiveUnit, things: Things
+) -> None:
+    """At another it is waited for, and then nothing was lost."""
+    client = {"service": {"name": "gone", "namespace": things.namespace}}
+    dead = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
+    things.serve("v1alpha1", "v1", conversion=dead)
+    await live_unit.settled(things.body("v1", a="1"))
+    things.touch({"spec": {"a": "edited"}})
+    assert (await live_unit.see()).repaired == 1
+    outcome = await live_unit.declare(things.body("v1alpha1", a="2"))
+    assert outcome.state is SyncState.RETRYING, outcome
+    assert outcome.retry_after is not None
+    assert things.get()["spec"] == {"a": "1"}
+    things.serve("v1alpha1", "v1")
+    things.api.wait(lambda: _answers(things, "v1alpha1"), "the conversion to work")
+    assert (await live_unit.work()).state is SyncState.SYNCED
+    assert things.get()["spec"] == {"a": "2"}
+
+
+def _answers(things: Things, version: str) -> bool:
+    try:
+        return bool(things.get(version))
+    except ApiFailure:
+        return False
 
 
 async def test_an_object_of_kubectl_at_other_versions_is_adopted(live_unit: LiveUnit, things: Things) -> None:

@@ -1,5 +1,6 @@
 """Parents: records survive as they are, races are noticed, and what cannot be read is never taken for absent."""
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -170,6 +171,39 @@ async def test_a09_another_writers_record_is_not_overwritten(
     assert blind.cls is ErrorClass.STALE
 
 
+async def test_a09_writers_that_read_again_after_a_conflict_lose_no_update(
+    applier: Objects, reconciler: ReconcilerName
+) -> None:
+    """Four at once, each adds its members one by one to what is stored."""
+    conflicts = 0
+
+    async def add(writer: int) -> None:
+        nonlocal conflicts
+        store = ParentStore(applier, reconciler=reconciler, cluster=CLUSTER, manager="gitops-test")
+        held = await store.load(unit("shared"))
+        for number in range(5):
+            one = Member(ObjectRef("", "ConfigMap", "n", f"{writer}-{number}"), "v1", "u")
+            for _ in range(50):
+                assert isinstance(held, ParentRecord)
+                stored = await store.write(replace(held, members=tuple(sorted({*held.members, one}))))
+                if isinstance(stored, ParentRecord):
+                    held = stored
+                    break
+                assert stored.cls is ErrorClass.STALE, "a lost race and nothing else"
+                conflicts += 1
+                held = await store.load(unit("shared"))
+            else:
+                pytest.fail("no end of conflicts")
+
+    first = ParentStore(applier, reconciler=reconciler, cluster=CLUSTER, manager="gitops-test")
+    await written(first, record("shared", members=()))
+    await asyncio.gather(*(add(writer) for writer in range(4)))
+    stored = await first.load(unit("shared"))
+    assert isinstance(stored, ParentRecord)
+    assert {m.ref.name for m in stored.members} == {f"{w}-{n}" for w in range(4) for n in range(5)}
+    assert conflicts > 0, "nobody met anybody: nothing was shown"
+
+
 async def test_a_parent_deleted_by_hand_is_stored_again(store: ParentStore, shared_api: ApiServer) -> None:
     first = await written(store, record("deleted"))
     shared_api.request("DELETE", path("deleted"))
@@ -277,6 +311,17 @@ async def named(store: ParentStore, name: str) -> set[str]:
     live = await store._objects.get(CONFIG_MAP, ObjectRef("", "ConfigMap", "gitops-system", parent_name(unit(name))))
     assert isinstance(live, dict)
     return set(parents.chunk_names(live))
+
+
+async def test_a06_six_thousand_members_with_the_longest_names_stay_below_the_limit_of_one_object(
+    store: ParentStore, shared_api: ApiServer
+) -> None:
+    refs = (ObjectRef("nvidia.com", "DynamoGraphDeployment", "n" * 63, f"{i:05}-{'x' * 247}") for i in range(6_000))
+    first = await written(store, record("long", members=tuple(Member(ref, "v1beta1", "u" * 36) for ref in refs)))
+    for name in (parent_name(unit("long")), *await chunks_of(store, "long")):
+        stored = shared_api.get(f"/api/v1/namespaces/gitops-system/configmaps/{name}")
+        assert len(json.dumps(stored)) < 1_048_576, "etcd takes 1.5 MiB, the API server 1 MiB of data"
+    assert await store.load(unit("long")) == first
 
 
 async def test_a06_thirty_thousand_members_are_stored_in_chunks_and_one_more_rewrites_one_of_them(

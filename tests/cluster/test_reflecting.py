@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import json
 import random
+import tracemalloc
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from gitops.cluster.collection import Collection
 from gitops.cluster.errors import ApiError, ErrorClass, RequestFailed, classify, unreachable
 from gitops.cluster.reflecting import (
     Changed,
@@ -167,7 +169,8 @@ class Script:
 def reflector(script: Script, **options: Any) -> Reflector:
     options.setdefault("rng", random.Random(7))
     options.setdefault("clock", lambda: 1000.0 + asyncio.get_running_loop().time())
-    return Reflector(script, PATH, gvk=GVK, **options)
+    form = {name: options.pop(name) for name in ("selector", "metadata_only", "project") if name in options}
+    return Reflector(script, Collection(GVK, PATH, **form), **options)
 
 
 async def read(source: Reflector, *, within: float = 3600.0) -> list[Event]:
@@ -247,6 +250,59 @@ async def test_a10_a_list_that_fails_midway_deletes_nothing() -> None:
     )
     events = await read(reflector(script), within=100)
     assert told(events) == ["a@1", "b@1", "synced 2", "b@2", "stale retry"]
+
+
+class Big:
+    """A collection of 20,000 things of a kilobyte in pages of 500; the token for page 17 expires once."""
+
+    PAGES, LIMIT = 40, 500
+
+    def __init__(self) -> None:
+        self.expired = False
+        filler = "x" * 800
+        template = (
+            '{"metadata":{"namespace":"n","name":"t%d","uid":"u%d","resourceVersion":"7"},"spec":"' + filler + '"}'
+        )
+        self._thing = template
+        self.page_size = len(self.page(0))
+
+    def page(self, number: int) -> bytes:
+        rest = f'"continue":"{number + 1}",' if number + 1 < self.PAGES else ""
+        items = ",".join(self._thing % (i, i) for i in range(number * self.LIMIT, (number + 1) * self.LIMIT))
+        return f'{{"metadata":{{{rest}"resourceVersion":"10"}},"items":[{items}]}}'.encode()
+
+    async def request(self, method: str, path: str, *, query: Mapping[str, str], **_: Any) -> Answer:
+        assert query["limit"] == str(self.LIMIT)
+        number = int(query.get("continue", "0"))
+        if number == 17 and not self.expired:
+            self.expired = True
+            return refusal(410, "Expired")
+        return Answer(200, self.page(number))
+
+    def stream(self, path: str, **_: Any) -> Any:
+        raise AssertionError("nothing is watched here")
+
+
+async def test_a10_of_twenty_thousand_objects_one_page_at_a_time_is_in_memory() -> None:
+    big = Big()
+    source = Reflector(big, Collection(GVK, PATH))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        async with contextlib.aclosing(source.events()) as events:
+            delivered = 0
+            async for event in events:
+                if isinstance(event, Synced):
+                    break
+                assert isinstance(event, Changed), "nothing is concluded from the pages before the token expired"
+                delivered += 1
+            kept, peak = (n - before for n in tracemalloc.get_traced_memory())
+    finally:
+        tracemalloc.stop()
+    assert (event.objects, delivered) == (20_000, 20_000 + 17 * 500)
+    assert (source.stats.pages, source.stats.lists, source.stats.expirations) == (57, 1, 1)
+    assert kept < 20_000 * 500, "of an object only who it is, not what"
+    assert peak - kept < 4 * big.page_size, "the body, its pieces while it is made, and what is decoded of it"
 
 
 async def test_a_token_that_always_expires_is_a_failure_with_backoff() -> None:

@@ -14,6 +14,7 @@ from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import on
 
+from gitops.cluster.collection import Collection
 from gitops.cluster.connection import Connection
 from gitops.cluster.reflecting import (
     Changed,
@@ -89,7 +90,8 @@ async def watch() -> AsyncIterator[Callable[..., Reading]]:
         settings: ReflectorSettings = PATIENT,
         **more: Any,
     ) -> Reading:
-        started.append(Reading(Reflector(connection, path, gvk=gvk, selector=SELECTOR, settings=settings, **more)))
+        collection = Collection(gvk, path, SELECTOR, **more)
+        started.append(Reading(Reflector(connection, collection, settings=settings)))
         return started[-1]
 
     yield start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gitops.cluster.errors import ApiError, Cause, ErrorClass
@@ -182,6 +182,7 @@ values = st.recursive(
 
 
 @given(values, values, st.sampled_from(["spec.ports[1].name", "spec.a[0].ports[1].name", "spec"]))
+@example({"a": [0]}, {"a": [0]}, "spec.a[0].ports[1].name")
 def test_whatever_is_live_the_patch_fits_it(there: Any, wanted: Any, field: str) -> None:
     tree = {"f:ports": {'k:{"name":"x"}': {".": {}}}, "f:a": {'k:{"name":"x"}': {"f:ports": {'k:{"a":1}': {}}}}}
     for error in (MISTYPED, duplicate(field)):

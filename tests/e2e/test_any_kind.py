@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,7 @@ from fleet_kit.scenes import DGX, bundle_files, key_of, outcome_is, repository, 
 
 from gitops.model.findings import Severity
 from gitops.reconcile.outcomes import SyncState
+from gitops.reconcile.state import ClusterState
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -222,10 +225,10 @@ async def test_a_bundle_of_any_kinds_and_what_others_fill_in(
     assert plane.get("/api/v1/namespaces/pond/configmaps/beside") is not None
 
 
-async def test_kinds_of_an_aggregated_api(
+async def test_o04_kinds_of_an_aggregated_api_and_what_happens_when_its_server_goes(
     fleet: StartFleet, repo: Repository, planes: Callable[..., ControlPlane]
 ) -> None:
-    """Another API server behind an APIService: applied, watched, repaired like any kind."""
+    """Another API server behind an APIService: applied, watched and repaired like any kind, unknown while away."""
     behind, plane = planes("behind"), planes("before")
     behind.create_crd_objects([definition("Star", "far.example", spec=spec_of())])
     behind.create_namespace("far")
@@ -279,3 +282,34 @@ async def test_kinds_of_an_aggregated_api(
     await until(lambda: behind.get(at)["spec"]["size"] == 7, "the repair")
     await calm(running)
     assert len(writes_to(running.writes(DGX), "stars/one")) == 1
+
+    # Its server goes: the group is unknown and not empty. Nothing of it is pruned, what is beside it goes on.
+    member = plane.get(at)["metadata"]["uid"]
+    await asyncio.to_thread(behind.kill_apiserver)
+    await until(lambda: not available(plane, "v1.far.example"), "the group to fail")
+    running.clear()
+    beside = bundle_files("beside", {"settings.yaml": config_map("settings", "far", level="info")})
+    running.push({"bundles/stars/manifests/star.json": dumped({**star, "spec": {"size": 9}}), **beside}, "go on")
+    await until(outcome_is(running, "beside", SyncState.SYNCED), "what is beside it")
+    assert worker_state(running).parents[key_of("stars")].members[0].uid == member
+    running.push(dict.fromkeys(bundle_files("stars", {"star.json": ""})), "the stars go")
+    await until(lambda: key_of("stars") not in worker_state(running).wanted, "the head")
+    await until(lambda: not running.engine.workers[DGX].busy, "what can be done of it")
+    assert key_of("stars") in worker_state(running).parents, "what cannot be looked at is not known to be gone"
+    assert [w for w in running.writes(DGX) if w.method == "DELETE" and w.status < 300] == []
+    await asyncio.to_thread(behind.start_apiserver)
+    await until(lambda: available(plane, "v1.far.example"), "the group to be back")
+    await until(lambda: key_of("stars") not in worker_state(running).parents, "the rest once it is back", timeout=60)
+    assert behind.get(at) is None
+
+
+def available(plane: ControlPlane, name: str) -> bool:
+    """Whether the server behind an APIService answers; it is looked at anew when the APIService changes."""
+    path = f"/apis/apiregistration.k8s.io/v1/apiservices/{name}"
+    touched = {"metadata": {"annotations": {"touched": str(time.monotonic_ns())}}}
+    service = plane.request("PATCH", path, touched, content_type=MERGE)
+    return any(c["type"] == "Available" and c["status"] == "True" for c in service["status"]["conditions"])
+
+
+def worker_state(running: Fleet) -> ClusterState:
+    return running.engine.workers[DGX].state

@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from controlplane_kit.client import APPLY, ApiFailure
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
 from differential_kit.samples import CURRENT, Body, read_definitions, read_samples
-from fleet_kit.fixtures import Fleet, StartFleet, namespace_yaml, until
+from fleet_kit.fixtures import OPTIONS, Fleet, StartFleet, namespace_yaml, until
 from fleet_kit.scenes import DGX, bundle_files, repository
 
 from gitops.cluster.applying import Applier, ApplyResult
@@ -156,7 +157,7 @@ async def test_a_second_run_writes_nothing(
     planes_by_name[EARLIER].create_crds(shared / "upstream/dynamo/crds-2026-04")
     files, known = declared(shared / "upstream")
     repo.commit(files, "every sample")
-    first = await fleet(repo, planes_by_name, name="first")
+    first = await fleet(repo, planes_by_name, name="first", options=replace(OPTIONS, audit_sample=10_000))
     workers = await converged(first)
     assert drifts(workers) == []
     synced = {key.name for key in units(workers)}
@@ -173,6 +174,14 @@ async def test_a_second_run_writes_nothing(
             worker._session.queue.poke(key)
         await worker._session.queue.idle()
     assert [call for name in planes_by_name for call in first.calls(name)] == []
+
+    # An audit of every object: no list and no dry run shows anything that was not known.
+    for worker in workers:
+        assert await worker.make_audit()
+        assert worker.audit is not None
+        assert (worker.audit.found, worker.audit.sentences) == (0, ())
+        assert worker.audit.checked > len(worker.state.objects) / 2, "some are made once, or move"
+    assert [write for name in planes_by_name for write in first.writes(name)] == []
 
     # What is sent is what is stored: applied once more, the API server changes nothing.
     kinds = Counter[str]()

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controlplane_kit import faults
 from controlplane_kit.client import MERGE, ApiServer
 from controlplane_kit.controlplane import ControlPlane
+from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.gitserver import GitServer, Repository
-from fleet_kit.fixtures import OPTIONS, StartFleet, cluster, config_map, forget, one_bundle, until
+from fleet_kit.fixtures import OPTIONS, Fleet, StartFleet, cluster, config_map, forget, one_bundle, until
 
+from gitops.cluster.connection import ConnectionSettings
 from gitops.cluster.leases import LeaseTimes
+from gitops.model.identity import ClusterUid
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -24,29 +28,29 @@ CLAIM = "/api/v1/namespaces/gitops-system/configmaps/gitops-claim"
 FAST = dataclasses.replace(OPTIONS, lease=LeaseTimes.of(3.0))
 
 
-def uids_of(api: ApiServer) -> dict[str, str]:
-    found = api.get(f"/api/v1/namespaces/{SPACE}/configmaps")["items"]
+def uids_of(api: ApiServer, space: str = SPACE) -> dict[str, str]:
+    found = api.get(f"/api/v1/namespaces/{space}/configmaps")["items"]
     return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
 
 
-def config_maps(api: ApiServer) -> set[str]:
-    return set(uids_of(api))
+def config_maps(api: ApiServer, space: str = SPACE) -> set[str]:
+    return set(uids_of(api, space))
 
 
-def extra(name: str) -> dict[str, str]:
-    return {f"{FOLDER}/{name}.yaml": config_map(name, SPACE, key="1")}
+def extra(name: str, space: str = SPACE) -> dict[str, str]:
+    return {f"{FOLDER}/{name}.yaml": config_map(name, space, key="1")}
 
 
-def by_other_means(api: ApiServer, name: str) -> None:
+def by_other_means(api: ApiServer, name: str, space: str = SPACE) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-    api.request("POST", f"/api/v1/namespaces/{SPACE}/configmaps", body)
+    api.request("POST", f"/api/v1/namespaces/{space}/configmaps", body)
 
 
 def claim_says(api: ApiServer, **data: str) -> None:
     api.request("PATCH", CLAIM, {"data": data}, content_type=MERGE)
 
 
-async def test_a_cluster_restored_from_a_backup_is_brought_to_the_head_again(
+async def test_fact_36_a_cluster_restored_from_a_backup_is_brought_to_the_head_again(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
     """Its uid is the same, its parents and objects are those of then. A watch from a version of the future would say
@@ -71,25 +75,98 @@ async def test_a_cluster_restored_from_a_backup_is_brought_to_the_head_again(
     assert [item for item in stored if not any(key in item["data"]["record"] for key in known)] == []
 
 
-async def test_another_cluster_under_an_old_name_is_first_contact(
-    fleet: StartFleet, repo: Repository, plane: ControlPlane, planes: Callable[[str], ControlPlane]
+async def test_a08_another_cluster_under_an_old_name_is_first_contact_and_so_is_the_way_back(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, planes: Callable[[str], ControlPlane], tmp_path: Path
 ) -> None:
-    """What the old one had proves nothing in the new one, and the old one is left as it is."""
-    repo.commit(one_bundle(SPACE) | extra("going"), "first")
-    running = await fleet(repo, {"one": plane}, options=FAST)
+    """What the old one had proves nothing in the new one, and the old one is left as it is. Pointed back, it is served
+    by what it tells itself: what left Git meanwhile is pruned there, and only there."""
+    space = "t-address"
+    repo.commit(one_bundle(space) | extra("going", space), "first")
+    running = await fleet(repo, {"one": plane}, options=FAST, limits=ConnectionSettings(credentials_check=0.0))
     await running.settled()
+    worker, old_proxy = running.engine.workers["one"], running.proxies["one"]
+    old_uid, old_objects = worker.uid, uids_of(plane, space)
     new = planes("replacement")
     forget(new)
-    new.create_namespace(SPACE)
-    by_other_means(new, "going")
-    before = new.get(f"/api/v1/namespaces/{SPACE}/configmaps/going")["metadata"]["uid"]
-    (running.credentials / "one").write_bytes(new.kubeconfig.read_bytes())
-    commit = running.push({f"{FOLDER}/going.yaml": None}, "not declared when it is met")
-    await until(lambda: "settings" in config_maps(new), "the new cluster to be served")
-    await running.settled(commit)
-    assert new.get(f"/api/v1/namespaces/{SPACE}/configmaps/going")["metadata"]["uid"] == before
-    assert config_maps(plane) >= {"settings"}
-    assert new.get(CLAIM)["data"]["reconciler"] == "demo"
+    new.create_namespace(space)
+    by_other_means(new, "going", space)
+    foreign = uids_of(new, space)["going"]
+    with FaultProxy(new, tmp_path / "proxy-new") as new_proxy:
+        (running.credentials / "one").write_bytes(new_proxy.kubeconfig.read_bytes())
+        commit = running.push({f"{FOLDER}/going.yaml": None}, "not declared when it is met")
+        await until(lambda: "settings" in config_maps(new, space), "the new cluster to be served")
+        await running.settled(commit)
+        assert uids_of(new, space) == {"going": foreign, "settings": uids_of(new, space)["settings"]}
+        assert new.get(CLAIM)["data"]["reconciler"] == "demo"
+        (record,) = worker.state.parents.values()
+        assert {m.uid for m in record.members if m.ref.name == "settings"} == {uids_of(new, space)["settings"]}
+        await until(lambda: all(r.ended for r in list(old_proxy.requests) if r.is_watch), "the old watches to end")
+        assert uids_of(plane, space) == old_objects
+        told = await until(lambda: uid_told(running) not in ("", old_uid) and uid_told(running), "the status")
+        assert told == worker.uid
+        words = running.status("status/clusters/one.yaml")["message"]
+        assert words.startswith(f"another cluster than before (its uid is {told}, and was {old_uid})")
+
+        running.clear()
+        (running.credentials / "one").write_bytes(old_proxy.kubeconfig.read_bytes())
+        await until(lambda: config_maps(plane, space) == {"settings"}, "what left Git to be pruned where it was ours")
+        await running.settled(commit)
+        await until(lambda: uid_told(running) == old_uid, "the status")
+        assert uids_of(plane, space) == {"settings": old_objects["settings"]}
+        assert set(uids_of(new, space)) == {"going", "settings"}
+        assert [r for r in new_proxy.requests if r.method == "DELETE"] == []
+
+
+def uid_told(running: Fleet) -> str:
+    """The uid of the cluster `one`, by its status file."""
+    return str(running.status("status/clusters/one.yaml").get("uid", ""))
+
+
+async def test_a08_a_cluster_made_anew_behind_the_same_address_is_first_contact(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Neither address nor certificates tell: our namespace is gone, so it is asked who is there."""
+    repo.commit(one_bundle(SPACE), "first")
+    running = await fleet(repo, {"one": plane}, options=FAST)
+    await running.settled()
+    old_uid = running.engine.workers["one"].uid
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    await asyncio.to_thread(plane.restore, empty)
+    await until(
+        lambda: plane.get(f"/api/v1/namespaces/{SPACE}") and "settings" in config_maps(plane), "it to be served"
+    )
+    await running.settled()
+    await until(lambda: uid_told(running) not in ("", old_uid), "its uid in the status")
+    assert running.engine.workers["one"].replaced
+    assert plane.get(CLAIM)["data"]["reconciler"] == "demo"
+
+
+async def test_a08_after_the_lease_was_lost_it_is_asked_again_who_is_there(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long enough for another cluster to have come in the place of this one, with a Lease of its own."""
+    repo.commit(one_bundle(SPACE), "first")
+    running = await fleet(repo, {"one": plane}, options=FAST)
+    await running.settled()
+    worker, proxy = running.engine.workers["one"], running.proxies["one"]
+    session, asked = worker._session, []
+
+    async def identify(*_: object) -> ClusterUid:
+        asked.append(worker.uid)
+        return ClusterUid("another") if len(asked) > 1 else worker.uid
+
+    monkeypatch.setattr("gitops.reconcile.session.identify", identify)
+    for _ in range(2):
+        proxy.fail(faults.BROKEN, faults.on(path="/leases"), times=None)
+        await until(lambda: not worker.may_write, "the Lease to be lost")
+        proxy.restore()
+        await until(lambda: worker.may_write, "it to write again")
+        if len(asked) == 1:
+            assert worker._session is session, "it is the same cluster"
+    assert len(asked) == 2
+    assert worker._session is not session, "whoever it is has to be found out before anything is written"
+    await running.settled()
 
 
 async def test_a_claim_that_is_changed_by_hand_ends_the_writing(

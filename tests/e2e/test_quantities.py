@@ -123,7 +123,7 @@ async def test_an_operators_full_update_with_strings_and_empty_structs_is_no_dri
     assert live["metadata"]["finalizers"] == ["finalizer.nimservice.apps.nvidia.com"]
 
 
-async def test_an_operator_that_writes_equal_quantities_in_another_form_gets_one_silent_apply_and_no_report(
+async def test_13_an_operator_that_writes_equal_quantities_in_another_form_gets_one_silent_apply_and_no_report(
     running: tuple[Fleet, ControlPlane],
 ) -> None:
     made, plane = running

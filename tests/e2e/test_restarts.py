@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 import yaml
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.gitserver import Repository
 from fleet_kit.fixtures import OPTIONS, STATUS, StartFleet, one_bundle, until
+
+from gitops.model.trees import FileTree
+from gitops.plan.compiling import Compiler
+from gitops.plan.units import Compilation
+from gitops.reconcile.heads import NO_WORKLOADS
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -25,7 +31,9 @@ def history(repo: Repository, path: str) -> list[str]:
     return found
 
 
-async def test_a_warm_restart_commits_nothing(fleet: StartFleet, repo: Repository, plane: ControlPlane) -> None:
+async def test_a_warm_restart_commits_nothing_and_compiles_once(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repo.commit(one_bundle("t-warm"), "first")
     first = await fleet(repo, {"one": plane}, name="first")
     await first.settled()
@@ -35,9 +43,17 @@ async def test_a_warm_restart_commits_nothing(fleet: StartFleet, repo: Repositor
     await first.task
     before = repo.head(STATUS)
 
+    compiled, compile_tree = [], Compiler.compile
+
+    def noted(self: Compiler, tree: FileTree, **known: Any) -> Compilation:
+        compiled.append(known.get("only"))
+        return compile_tree(self, tree, **known)
+
+    monkeypatch.setattr(Compiler, "compile", noted)
     second = await fleet(repo, {"one": plane}, name="second")
     await second.settled()
     await until(lambda: not second.engine.status_pending, "all to be told that is to be told")
+    assert compiled == [NO_WORKLOADS, None], "the clusters first, and then everything, which takes long"
     (unit_state,) = second.engine.workers["one"].state.units.values()
     assert unit_state.status is not None
     assert str(unit_state.status.status) == "Ready"

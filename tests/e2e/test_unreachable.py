@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import dataclasses
+import functools
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
+from controlplane_kit import faults
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.gitserver import Repository
-from fleet_kit.fixtures import TEMPLATE, Fleet, StartFleet, forget, template_files, until
+from fleet_kit.fixtures import OPTIONS, TEMPLATE, Fleet, StartFleet, forget, template_files, until
 from fleet_kit.scenes import bundle_files, deployment, live, repository, settings
+
+from gitops.cluster.connection import ConnectionSettings
+from gitops.cluster.leases import LeaseTimes
+from gitops.reconcile import cluster_worker
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
 SIM_CRDS = TEMPLATE.parent / "gitops" / "sim" / "crds"
 NEAR, FAR = "dgx-a", "dgx-b"
 MANIFEST = "bundles/app/manifests/settings.yaml"
+FAST = dataclasses.replace(OPTIONS, lease=LeaseTimes.of(3.0), first_contact=1.0)
+LIMITS = ConnectionSettings(connect_timeout=1.0)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster is called unreachable sooner."""
+    monkeypatch.setattr(cluster_worker, "UNREACHABLE_AFTER", 1.0)
 
 
 @pytest.fixture
@@ -55,6 +74,85 @@ def of_unit(running: Fleet, name: str) -> dict[str, Any]:
 FAULTS = {"refused": FaultProxy.refuse, "silent": FaultProxy.blackhole}
 
 
+@contextlib.contextmanager
+def black_hole() -> Iterator[str]:
+    """An address where connects are neither taken nor refused: Linux drops what a full queue of connections has no
+    room for."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+
+async def test_a05_whatever_one_of_three_clusters_does_the_others_finish_as_if_alone(
+    fleet: StartFleet, repo: Repository, planes: Callable[..., ControlPlane]
+) -> None:
+    """By counts: a commit costs the others the same calls whether the third is well, swallows connects, is slow, fails
+    at everything or says nothing."""
+    others, third = ("dgx-a", "dgx-c"), "dgx-b"
+    clusters = {name: planes(name) for name in sorted((*others, third))}
+    for plane in clusters.values():
+        forget(plane)
+        plane.create_namespace("three")
+    files = bundle_files("app", {"settings.yaml": settings("three", level="0")})
+    repo.commit({**repository(*clusters), **files}, "app")
+    running = await fleet(repo, clusters, options=FAST, limits=LIMITS)
+    await running.settled()
+    proxy, kubeconfig = running.proxies[third], running.credentials / third
+    well, number = kubeconfig.read_bytes(), 0
+
+    async def commit() -> dict[str, Counter[str]]:
+        """What a commit costs each of the others, by verb and path."""
+        nonlocal number
+        number += 1
+        running.clear()
+        wanted = running.push({MANIFEST: settings("three", level=str(number))})
+        for name in others:
+            await until(lambda name=name: level(clusters[name], "three") == str(number), f"the commit on {name}")
+            await until(lambda name=name: not running.engine.workers[name].busy, "its end")
+        await until(
+            lambda: wanted in (repo.read("status/README.md", branch="gitops-status") or ""), "the head to be told"
+        )
+        return {name: Counter(f"{r.method} {r.path} {r.is_dry_run}" for r in running.calls(name)) for name in others}
+
+    alone = await commit()
+    assert all(0 < cost.total() <= 2 * 1 + 3 for cost in alone.values())
+    with black_hole() as nowhere:
+        document = yaml.safe_load(well)
+        document["clusters"][0]["cluster"]["server"] = nowhere
+        for fault, words in (
+            (lambda: kubeconfig.write_text(yaml.safe_dump(document)), "no answer in time"),
+            (functools.partial(proxy.fail, faults.Delay(5.0), times=None), "no answer"),
+            (functools.partial(proxy.fail, faults.BROKEN, times=None), "internal error"),
+            (proxy.blackhole, "no answer"),
+        ):
+            fault()
+            await until(lambda: of_cluster(running, third).get("status") == "Unreachable", "the third to be given up")
+            told = of_cluster(running, third)
+            assert words in told["message"], told
+            assert told["units"] == {"Unknown": 1}
+            assert await commit() == alone
+            assert all(of_cluster(running, name)["status"] == "Reachable" for name in others)
+            assert level(clusters[third], "three") != str(number)
+            assert of_cluster(running, third)["since"] == told["since"]
+
+            proxy.clear()
+            proxy.restore()
+            kubeconfig.write_bytes(well)
+            await until(lambda: level(clusters[third], "three") == str(number), "the third to be as declared")
+            await until(lambda: of_cluster(running, third).get("status") == "Reachable", "its status")
+            await running.settled()
+            assert proxy.seen("DELETE") == []
+            lists = Counter(r.path for r in proxy.seen("GET", "/configmaps$", watch=False) if "limit" in r.query)
+            assert lists
+            assert max(lists.values()) <= 2, "it comes back without a herd"
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_one_cluster_unreachable_the_other_is_served_as_if_alone_and_status_says_since_when(
     fleet: StartFleet, repo: Repository, clusters: dict[str, ControlPlane], fault: str
@@ -62,7 +160,7 @@ async def test_one_cluster_unreachable_the_other_is_served_as_if_alone_and_statu
     for plane in clusters.values():
         plane.create_namespace(fault)
     repo.commit({**repository(NEAR, FAR), **bundle_files("app", manifests(fault, "one"))}, "app")
-    running = await fleet(repo, clusters)
+    running = await fleet(repo, clusters, options=FAST, limits=LIMITS)
     await running.settled()
     await until(lambda: of_unit(running, FAR).get("status") == "Progressing", "the unit's first status")
 
@@ -119,7 +217,7 @@ async def test_a_cluster_that_is_unreachable_at_start_keeps_nobody_waiting_and_i
     repo.commit({**repository(NEAR, FAR), **bundle_files("app", manifests(namespace, "one"))}, "app")
     proxy = fault_proxy(clusters[FAR])
     FAULTS[fault](proxy)
-    running = await fleet(repo, clusters, proxies={FAR: proxy})
+    running = await fleet(repo, clusters, proxies={FAR: proxy}, options=FAST, limits=LIMITS)
     await until(lambda: level(clusters[NEAR], namespace) == "one", "the cluster that answers")
     await until(lambda: of_cluster(running, FAR).get("status") == "Unreachable", "the cluster's status")
     told = of_cluster(running, FAR)
@@ -140,7 +238,7 @@ async def test_a_restart_while_a_cluster_is_unreachable_keeps_since_and_what_was
     for plane in clusters.values():
         plane.create_namespace("again")
     repo.commit({**repository(NEAR, FAR), **bundle_files("app", manifests("again", "one"))}, "app")
-    running = await fleet(repo, clusters)
+    running = await fleet(repo, clusters, options=FAST, limits=LIMITS)
     await running.settled()
     await until(lambda: of_unit(running, FAR).get("status") == "Progressing", "the unit's first status")
     running.proxies[FAR].refuse()
@@ -148,7 +246,7 @@ async def test_a_restart_while_a_cluster_is_unreachable_keeps_since_and_what_was
     cluster, unit = of_cluster(running, FAR), of_unit(running, FAR)
     running.stop.set()
     await running.task
-    second = await fleet(repo, clusters, proxies=running.proxies, name="two")
+    second = await fleet(repo, clusters, proxies=running.proxies, name="two", options=FAST, limits=LIMITS)
     await until(lambda: level(clusters[NEAR], "again"), "the other")
     commit = second.push({MANIFEST: settings("again", level="two")})
     await until(lambda: level(clusters[NEAR], "again") == "two", "a commit")

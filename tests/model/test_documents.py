@@ -47,10 +47,15 @@ def repository(**spec):
     )
 
 
+def uses_in(document):
+    return {field.path: field.use for field in written_fields(document)}
+
+
 def test_written_fields_are_those_of_the_author():
     document = repository(adopt="never")
-    assert (("spec", "adopt"), Use.APPLIED) in list(written_fields(document))
-    assert ("spec", "statusBranch") not in dict(written_fields(document))
+    uses = uses_in(document)
+    assert uses["spec", "adopt"] is Use.APPLIED
+    assert ("spec", "statusBranch") not in uses
 
 
 def test_recorded_and_refused_fields_are_found_in_lists():
@@ -69,7 +74,7 @@ def test_recorded_and_refused_fields_are_found_in_lists():
             "spec": {"gpuSpecifications": [spec]},
         }
     )
-    uses = dict(written_fields(document))
+    uses = uses_in(document)
     at = ("spec", "gpuSpecifications", 0)
     assert uses[*at, "maxInstances"] is Use.RECORDED
     assert uses[*at, "backend"] is Use.REFUSED

@@ -6,12 +6,24 @@ import pytest
 from pydantic import ValidationError
 
 from gitops.model.clusters import ClusterSpec
-from gitops.model.documents import Rule, problems_in
+from gitops.model.documents import Rule, Use, problems_in, use_of
 from gitops.model.durations import seconds_of
-from gitops.model.functions import FunctionDeploymentSpec, FunctionSpec, GpuSpecification
+from gitops.model.functions import (
+    FunctionDeploymentSpec,
+    FunctionSpec,
+    GpuSpecification,
+    Health,
+    InvocationPriority,
+    LlmConfig,
+    Model,
+    RateLimit,
+    ScaleDetails,
+    Stickiness,
+)
 from gitops.model.patches import JsonPatch
 from gitops.model.rates import _check
-from gitops.model.tasks import TaskSpec
+from gitops.model.serving import Telemetries
+from gitops.model.tasks import TaskGpuSpecification, TaskSpec
 from gitops.model.versions import satisfies
 
 FUNCTION = {"version": "1", "operatorTypes": ["dynamo"], "manifests": ["manifests/"]}
@@ -171,6 +183,7 @@ BROKEN = [
     (FunctionSpec, {**FUNCTION, "functionType": "LLM"}, Rule.MISSING, ("functionType",)),
     (FunctionSpec, {**FUNCTION, "functionType": "LLM", "models": [MODEL]}, Rule.MISSING, ("models", 0)),
     (FunctionSpec, {**FUNCTION, "telemetries": {}}, Rule.MISSING, ("telemetries",)),
+    (FunctionSpec, {**FUNCTION, "telemetries": {"logsTelemetryId": None}}, Rule.MISSING, ("telemetries",)),
     (FunctionSpec, {**FUNCTION, "rateLimit": {"syncCheck": True}}, Rule.MISSING, ("rateLimit",)),
     (
         FunctionSpec,
@@ -301,3 +314,41 @@ def test_no_rates(text):
 )
 def test_versions(version, wanted, fits):
     assert satisfies(version, wanted) is fits
+
+
+NVCF = {
+    FunctionSpec: """
+        inferenceUrl inferencePort health healthUri containerImage helmChart helmChartServiceName models containerArgs
+        containerEnvironment resources apiBodyFormat functionType tags description secrets rateLimit telemetries
+        llmInvocationConfig utilsContainerImage
+    """,
+    Health: "protocol uri port timeout expectedStatusCode",
+    Model: "name version uri llmConfig",
+    LlmConfig: "uris tokenRateLimit tokenizer routingMethod",
+    RateLimit: "rateLimit perUserRate perNcaIdRate exemptedNcaIds syncCheck",
+    Telemetries: "logsTelemetryId metricsTelemetryId tracesTelemetryId",
+    InvocationPriority: "defaultPriority perAccountPriority",
+    GpuSpecification: """
+        gpu instanceType minInstances maxInstances maxRequestConcurrency backend clusters regions attributes
+        availabilityZones configuration helmValidationPolicy autoscalingConfiguration autoscalingConfigurationPolicy
+        preferredOrder cpuArch os driverVersion storage systemMemory gpuMemory gpuSpecificationId
+    """,
+    ScaleDetails: "metric factor threshold stickiness",
+    Stickiness: "size threshold",
+    TaskSpec: """
+        gpuSpecification containerImage helmChart containerArgs containerEnvironment models resources tags description
+        maxRuntimeDuration maxQueuedDuration terminationGracePeriodDuration resultHandlingStrategy resultsLocation
+        secrets telemetries
+    """,
+    TaskGpuSpecification: "gpu instanceType backend clusters configuration helmValidationPolicy",
+}
+"""Fields of NVCF's requests (create function, deploy, update of a GPU specification, create task) beside the name."""
+
+
+@pytest.mark.parametrize("model", NVCF, ids=lambda model: model.__name__)
+def test_every_field_of_nvcf_is_known(model):
+    """One that is known is never called a misspelling: it is used, or refused with what to write instead."""
+    assert set(NVCF[model].split()) <= set(model.model_fields)
+    refused = [name for name in model.model_fields if use_of(model, name) is Use.REFUSED]
+    rendered_later = {"containerImage", "helmChart"}
+    assert all(model.model_fields[name].description for name in refused if name not in rendered_later)

@@ -47,6 +47,36 @@ def test_broken_variant(compiler, tree_of, template, usual, variant):
     assert sorted(found) == sorted([*variant["expect"], *stays])
 
 
+BY_ID = {variant["id"]: variant for variant in VARIANTS}
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        ("version-as-number", "tag-as-number", "no-cluster-with-that-gpu"),
+        ("telemetry-without-an-id", "kind-of-another-operator", "no-cluster-with-that-gpu"),
+        ("inline-secrets", "kind-that-the-repository-refuses"),
+        ("unknown-operator", "misspelled-kind", "policy-as-nvcf-names-it"),
+        ("misspelled-field", "duplicate-key", "overlay-with-a-directive", "file-that-nothing-names"),
+        ("two-specifications-with-one-id", "namespace-in-a-function", "overlay-sets-a-finalizer"),
+        ("both-manifests-and-image", "tag-as-number"),
+        ("unknown-key-in-bundle", "env-value-as-number"),
+        ("patch-of-a-bundle-for-another-name", "misspelled-kind", "namespace-in-a-function"),
+        ("task-with-results", "null-in-a-manifest-of-a-task"),
+        ("task-with-a-short-deadline", "null-in-a-manifest-of-a-task"),
+    ],
+    ids=" ".join,
+)
+def test_no_mistake_hides_another(compiler, tree_of, template, usual, together):
+    files, expected, gone = template, [], set()
+    for name in together:
+        files = broken(files, BY_ID[name])
+        expected += BY_ID[name]["expect"]
+        gone.update(BY_ID[name].get("without", ()))
+    found = told(compiler.compile(tree_of(files)))
+    assert sorted(found) == sorted({*expected, *(line for line in usual if line not in gone)})
+
+
 def test_there_are_enough_and_each_is_different():
     assert len(VARIANTS) >= 40
     assert len({tuple(v["expect"]) for v in VARIANTS}) > 40

@@ -318,7 +318,7 @@ def test_gpus_that_just_suffice_are_no_finding(compile_small, small):
         assert {f.code for f in result.findings} & {"GO5005"} == codes
 
 
-def test_an_empty_secret_is_sent_without_data(compile_small):
+def test_5_an_empty_secret_is_sent_without_data(compile_small):
     """Data that somebody puts into it on the cluster is then never ours to take away."""
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: web}\ndata: {}\nstringData: {}\n"
     result = compile_small({"bundles/base/objects.yaml": secret})

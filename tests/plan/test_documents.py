@@ -10,6 +10,7 @@ import pytest
 from gitops.manifests.reading import read_documents
 from gitops.model.document_kinds import KINDS
 from gitops.model.functions import Function
+from gitops.plan import codes
 from gitops.plan.documents import _PATTERN_WORDS, typed
 
 HEAD = "apiVersion: gitops/v1alpha1\nkind: Function\nmetadata: {name: chat}\nspec:\n"
@@ -57,8 +58,17 @@ def test_messages(spec, message):
     (document,) = read_documents((HEAD + spec + SOURCES).encode(), file="f.yaml").documents
     parsed, findings = typed(document, Function)
     assert parsed is None
-    assert [f.message for f in findings] == [message]
+    assert [f.message for f in findings if f.severity == "error"] == [message]
     assert findings[0].origin.line >= 5
+
+
+@pytest.mark.parametrize(("field", "instead"), [("healthUri", "use health"), ("utilsContainerImage", "an operator")])
+def test_a_field_of_nvcf_that_is_refused_says_what_to_write_instead(field, instead):
+    text = f"{HEAD}  version: '1'\n  {field}: /x\n{SOURCES}"
+    (document,) = read_documents(text.encode(), file="f.yaml").documents
+    (found,) = typed(document, Function)[1]
+    assert (found.code, found.origin.line) == (codes.NOT_SUPPORTED, 6)
+    assert instead in found.hint
 
 
 @pytest.mark.parametrize("field", ["version", "tags", "description", "containerImage", "helmChart", "namespace"])

@@ -6,23 +6,25 @@ from typing import Any
 
 import pytest
 
+from gitops.cluster.errors import ErrorClass
 from gitops.plan import once
 from gitops.plan.units import Handling
 from gitops.readiness.evaluating import foresee
 from gitops.readiness.owners import OwnerIndex
-from gitops.readiness.statuses import Status
+from gitops.readiness.statuses import Flag, Status
 from gitops.reconcile.judging import judge
 from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome
 from gitops.reconcile.state import UnitState
+from gitops.reconcile.watches import Blind
 
 
 @pytest.fixture
 def judged(kit: Any, context: Any) -> Any:
     """judged(state) → (status, seconds from now until time alone may change it)"""
 
-    def run(state: Any, key: Any = None) -> tuple[Any, float | None]:
+    def run(state: Any, key: Any = None, *, blind: Any = None) -> tuple[Any, float | None]:
         key = key or kit.key
-        at = judge(state, key, owners=OwnerIndex(), context=context)
+        at = judge(state, key, owners=OwnerIndex(), context=context, blind=blind or {})
         unit_state = state.units.get(key)
         return (unit_state.status if unit_state else None), None if at is None else at - context.wall()
 
@@ -46,6 +48,24 @@ def test_a_unit_is_ready_once_its_objects_have_been_so_for_a_moment(
     assert again is not None
     clock.now += again
     assert judged(state)[0].status is Status.READY
+
+
+def test_a02_what_cannot_be_seen_is_never_green(kit: Any, judged: Any, context: Any, clock: Any) -> None:
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    kit.settled(state, web)
+    see(state, web, kit.live(web), context)
+    judged(state)
+    clock.now += 60
+    error = kit.error(ErrorClass.RETRY, "conversion webhook failed")
+    blind = {web.gvk: Blind(web.gvk, clock.now - 30, error)}
+    other = kit.desired("g", "Gadget").gvk
+    assert judged(state, blind={other: Blind(other, 0.0, error)})[0].status is Status.READY, "of another kind"
+    status, _ = judged(state, blind=blind)
+    assert (status.status, status.reason, status.since) == (Status.UNKNOWN, "NotSeen", clock.now - 30)
+    assert "conversion webhook failed" in status.cause
+    assert Flag.STALE in status.flags
+    assert judged(state)[0].status is Status.READY, "seen again, and as it was"
 
 
 def test_an_object_that_was_never_applied_waits_and_says_for_what(kit: Any, judged: Any) -> None:

@@ -32,11 +32,8 @@ class Branch:
         self.answers: list[PushOutcome] = []
         self.pushes: list[tuple[float, list[str]]] = []
 
-    def read(self, path: str) -> bytes | None:
-        return self.content.get(path)
-
-    def files(self, prefix: str = "") -> list[str]:
-        return sorted(path for path in self.content if path.startswith(f"{prefix}/"))
+    def contents(self, folder: str = "") -> dict[str, bytes]:
+        return {path: content for path, content in sorted(self.content.items()) if path.startswith(f"{folder}/")}
 
     def commit_and_push(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         self.pushes.append((asyncio.get_running_loop().time(), sorted(changes)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from gitops.cluster.additions import Addition, Additions
+from gitops.cluster.errors import ErrorClass
 from gitops.cluster.reflecting import Changed
 from gitops.model.clusters import Cluster
 from gitops.model.findings import Finding, Origin, Severity
@@ -19,12 +21,16 @@ from gitops.policy.facts import ClusterFacts
 from gitops.policy.schemas.kind_schema import KindSchema
 from gitops.policy.schemas.schema_set import SchemaSet
 from gitops.readiness.aggregating import UnitMemory, UnitStatus
+from gitops.readiness.owners import OwnerIndex
 from gitops.readiness.statuses import Status
+from gitops.reconcile.auditing import AuditReport
 from gitops.reconcile.cluster_worker import Contact
 from gitops.reconcile.heads import Head
+from gitops.reconcile.judging import judge
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.reporting import Reporter
 from gitops.reconcile.sightings import Sightings
+from gitops.reconcile.watches import Blind
 from gitops.report.drift import Repair
 from gitops.report.drift_files import UnitDrift, render_drift
 from gitops.report.drift_history import HISTORY
@@ -69,10 +75,13 @@ class Desk:
             contact=Contact(True, self.context.wall()),
             standby="",
             uid=f"uid-{name}",
+            replaced="",
             server_version="v1.34.0",
             may_write=True,
             facts=None,
             serving=lambda key: None,
+            blind={},
+            audit=None,
         )
         return worker
 
@@ -129,6 +138,57 @@ async def first_head(desk: Desk) -> None:
     await desk.write(
         *(k for w in desk.workers.values() for k in w.state.units), clusters=list(desk.workers), new_head=True
     )
+
+
+# -- what is told of a cluster ---------------------------------------------------------------------------------------
+
+
+async def test_a_last_audit_is_told_with_the_next_change_and_makes_none_itself(desk: Desk, chat: Any) -> None:
+    a = ClusterName("a")
+    await first_head(desk)
+    worker = desk.workers[a]
+    worker.audit = AuditReport(ended=desk.context.wall(), kinds=3, found=2, checked=3)
+    assert await desk.write(clusters=[a]) == {}, "at rest nothing is committed"
+    worker.audit = AuditReport(ended=desk.context.wall(), kinds=3, found=0, checked=3, defects=("one: it differs",))
+    assert list(await desk.write(clusters=[a])) == [cluster_path(a)]
+    told = desk.file(cluster_path(a))
+    assert (told["lastAudit"], told["auditFindings"]) == (stamp(desk.context.wall()), ["one: it differs"])
+    worker.audit = AuditReport(ended=desk.context.wall() + 43200, kinds=3, found=0, checked=3)
+    await desk.write(clusters=[a])
+    assert "auditFindings" not in desk.file(cluster_path(a))
+    # another process knows of no audit, and the file does not lose what it says
+    worker.audit = None
+    assert await desk.write(clusters=[a]) == {}
+    worker.uid = "another"
+    await desk.write(clusters=[a])
+    assert desk.file(cluster_path(a))["lastAudit"] == stamp(desk.context.wall() + 43200)
+
+
+async def test_a02_kinds_that_cannot_be_seen_are_told_with_since_when_and_why(desk: Desk, chat: Any) -> None:
+    a, gvk = ClusterName("a"), GroupVersionKind("x.example", "v1", "Gadget")
+    await first_head(desk)
+    since = desk.context.wall() - 60
+    desk.workers[a].blind = {gvk: Blind(gvk, since, desk.kit.error(ErrorClass.RETRY, "no route"))}
+    await desk.write(clusters=[a])
+    told = desk.file(cluster_path(a))["stale"]
+    assert told == [{"kind": "x.example/v1 Gadget", "since": stamp(since), "message": "retry: no route"}]
+    desk.workers[a].blind = {}
+    await desk.write(clusters=[a])
+    assert "stale" not in desk.file(cluster_path(a))
+
+
+async def test_a06_files_of_a_unit_with_six_thousand_objects_stay_small(desk: Desk) -> None:
+    key = desk.kit.key
+    objects = [desk.kit.desired(f"{'long-name-' * 20}{i}") for i in range(6_000)]
+    worker = desk.worker("a", desk.kit.unit(*objects), records=[desk.kit.record(*objects)])
+    worker.state.units[key].status = None
+    judge(worker.state, key, owners=OwnerIndex(), context=desk.context, blind={})
+    for desired in objects:
+        worker.state.left_behind[replace(desired.ref, name=f"{desired.ref.name}-behind")] = "made by us"
+    await first_head(desk)
+    sizes = {path: len(content) for path, content in desk.reporter.files.items()}
+    assert max(sizes.values()) < 100_000, sizes
+    assert desk.file(unit_path(key))["objectsOmitted"] > 5_000
 
 
 # -- what is written -------------------------------------------------------------------------------------------------
@@ -406,6 +466,16 @@ async def test_open_drift_is_not_forgotten_nor_new_after_a_restart(drifting: Dri
     assert [(row["outcome"], row["detectedAt"]) for row in drifting.file["recent"]] == [
         ("reverted", stamp(clock.now - 2000))
     ]
+
+
+async def test_drift_of_an_object_that_git_drops_is_over(drifting: Drifting, kit: Any) -> None:
+    drifting.see()
+    drifting.see("debug")
+    await first_head(drifting.desk)
+    drifting.state.assign(kit.assignment(kit.unit(kit.desired("app", key=CHAT), key=CHAT, content="2"), commit="c2"))
+    await drifting.desk.write(CHAT)
+    assert "open" not in drifting.file
+    assert [row["outcome"] for row in drifting.file["recent"]] == ["reverted"]
 
 
 async def test_reading_the_branch_again_counts_nothing_twice(drifting: Drifting, clock: Any) -> None:

@@ -304,7 +304,7 @@ async def test_the_content_key_advances_only_when_everything_is_done(bench: Benc
     assert state.parents[kit.key].content_key == "content-1"
 
 
-async def test_a_parent_that_another_wrote_is_read_again_and_believed(bench: Bench, kit: Any) -> None:
+async def test_a09_a_parent_that_another_wrote_is_read_again_and_believed(bench: Bench, kit: Any) -> None:
     web = kit.desired("web")
     state = kit.state(kit.unit(web), records=[kit.record(content="old")])
     newer = bench.stored(kit.record(web, content="newer", resource_version="200"))
@@ -313,6 +313,9 @@ async def test_a_parent_that_another_wrote_is_read_again_and_believed(bench: Ben
     assert bench.cluster.calls == [("parent", "base"), ("load parent", "base")], "nothing is applied on old knowledge"
     assert state.parents[kit.key] == newer
     assert (outcome.state, outcome.retry_after is not None) == (SyncState.RETRYING, True)
+    bench.parents.fault = None
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    assert state.parents[kit.key].resource_version > "200", "from what the other had written"
 
 
 async def test_a_parent_that_cannot_be_written_stops_the_unit_before_the_first_apply(bench: Bench, kit: Any) -> None:

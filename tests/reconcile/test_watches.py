@@ -15,10 +15,10 @@ import pytest
 
 from gitops.cluster.discovery import Resource, not_served
 from gitops.cluster.errors import ApiError, ErrorClass, classify
-from gitops.cluster.reflecting import Changed, Event
+from gitops.cluster.reflecting import Changed, Event, Vanished
 from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import DEFINITION
-from gitops.reconcile.watches import LOOKS, Sight, Watch, Watches
+from gitops.reconcile.watches import BLIND_AFTER, DEFINITIONS, LOOKS, Sight, Watch, Watches
 
 pytestmark = [pytest.mark.looptime]
 
@@ -51,6 +51,7 @@ class Server:
         self.lists: list[str] = []
         self.asked: list[tuple[str, str, bool]] = []  # path, selector, metadata only
         self.invalidations = 0
+        self.broken: dict[str, int] = {}  # path → HTTP status of every list
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
 
     # discovery
@@ -71,6 +72,9 @@ class Server:
 
     # transport
     async def request(self, method: str, path: str, *, query: Any, accept: str, **_: Any) -> Answer:
+        if path in self.broken:
+            message = {"kind": "Status", "status": "Failure", "code": self.broken[path], "message": "scripted"}
+            return Answer(self.broken[path], json.dumps(message).encode())
         self.lists.append(path)
         self.asked.append((path, query.get("labelSelector", ""), "PartialObjectMetadata" in accept))
         items = self.objects.get(path, [])
@@ -104,6 +108,7 @@ class Told:
         self.sights: list[tuple[Watch, Sight]] = []
         self.events: list[tuple[Watch, Event]] = []
         self.definitions = 0
+        self.blind: list[GroupVersionKind] = []
         self.crash: Exception | None = None
 
     def on_definition(self) -> None:
@@ -139,8 +144,9 @@ async def watches(server: Server, told: Told) -> AsyncIterator[Watches]:
         server,  # type: ignore[arg-type]
         on_event=told.on_event,
         on_sight=told.on_sight,
+        on_blind=told.blind.append,
         on_definition=told.on_definition,
-        wall=lambda: 0.0,
+        wall=lambda: 1000.0 + asyncio.get_running_loop().time(),
         rng=random.Random(1),
     )
     yield found
@@ -298,6 +304,101 @@ async def test_definitions_that_git_declares_are_watched_whole_beside_the_metada
     await asyncio.sleep(1)
     path = server.path(DEFINITION)
     assert sorted(server.asked) == [(path, "", True), (path, "x=y", False)]
+
+
+# -- kinds that cannot be seen any more ------------------------------------------------------------------------------
+
+
+EXPIRED = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
+
+
+async def test_a02_a_kind_that_cannot_be_listed_any_more_is_told_after_a_while_and_when_it_can_be_again(
+    server: Server, told: Told, watches: Watches
+) -> None:
+    await watch_gadgets(server, watches)
+    server.broken[server.path(GADGETS)] = 500
+    server.tell(GADGETS, "ERROR", EXPIRED)
+    await asyncio.sleep(BLIND_AFTER - 2)
+    assert (watches.blind(), told.blind) == ({}, []), "an API server that restarts is back by then"
+    await asyncio.sleep(10)
+    blind = watches.blind()[GADGETS]
+    assert blind.since == pytest.approx(1001, abs=1), "what was seen last"
+    assert "scripted" in blind.sentence
+    assert told.blind == [GADGETS]
+    assert watches.sight(ON_GADGETS) is Sight.SYNCED, "what was known stays known"
+    assert not [e for w, e in told.events if w == ON_GADGETS and isinstance(e, Vanished)]
+    await asyncio.sleep(600)
+    heard = watches.heard()
+    assert heard["Gadget.test.example"] == pytest.approx(1001, abs=2)
+    assert told.blind == [GADGETS], "told once"
+    server.broken.clear()
+    await asyncio.sleep(300)
+    assert (watches.blind(), told.blind) == ({}, [GADGETS, GADGETS])
+    assert watches.heard()["Gadget.test.example"] > heard["Gadget.test.example"] + 600
+
+
+async def test_a02_a_kind_that_is_not_served_any_more_is_known_to_be_so(
+    server: Server, told: Told, watches: Watches
+) -> None:
+    await watch_gadgets(server, watches)
+    server.broken[server.path(GADGETS)] = 404
+    server.tell(GADGETS, "ERROR", EXPIRED)
+    await asyncio.sleep(600)
+    assert (watches.blind(), told.blind) == ({}, [])
+
+
+async def test_a02_the_age_of_a_kind_counts_from_its_last_word_and_from_its_begin_while_there_was_none(
+    server: Server, watches: Watches
+) -> None:
+    server.broken[server.path(MAPS)] = 500
+    watches.want([ON_MAPS, ON_GADGETS])
+    await asyncio.sleep(100)
+    assert watches.heard()["ConfigMap"] == pytest.approx(1000)
+    assert "Gadget.test.example" not in watches.heard(), "nobody serves it, so nobody can be silent"
+    server.broken.clear()
+    await asyncio.sleep(100)
+    seen = watches.heard()["ConfigMap"]
+    assert seen > 1100
+    server.tell(MAPS, "BOOKMARK", {"metadata": {"resourceVersion": "9"}})
+    await asyncio.sleep(1)
+    assert watches.heard()["ConfigMap"] == pytest.approx(1200, abs=1)
+    watches.want([])
+    assert "ConfigMap" not in watches.heard()
+
+
+# -- lists that are asked for ----------------------------------------------------------------------------------------
+
+
+async def test_a_kind_is_listed_again_when_asked_for_and_every_object_is_delivered(
+    server: Server, told: Told, watches: Watches
+) -> None:
+    server.objects[server.path(MAPS)] = [maps("a", "2")]
+    watches.want([ON_MAPS])
+    await asyncio.sleep(1)
+    told.events.clear()
+    assert watches.listed() == sorted([ON_MAPS, DEFINITIONS])
+    assert await watches.list_again(ON_MAPS, within=10)
+    assert [type(e).__name__ for w, e in told.events if w == ON_MAPS] == ["Changed", "Synced"]
+
+
+async def test_a_list_that_fails_or_never_ends_is_answered_too(server: Server, watches: Watches) -> None:
+    watches.want([ON_MAPS, ON_GADGETS])
+    await asyncio.sleep(1)
+    assert not await watches.list_again(ON_GADGETS, within=10), "it is not served"
+    server.broken[server.path(MAPS)] = 500
+    assert not await watches.list_again(ON_MAPS, within=10)
+    server.broken.clear()
+    await asyncio.sleep(60)
+    asked = asyncio.create_task(watches.list_again(ON_MAPS, within=1e6))
+    await asyncio.sleep(0)
+    watches.drop(ON_MAPS)
+    assert not await asked, "it is not wanted any more"
+    watches.want([ON_MAPS])
+    await asyncio.sleep(1)
+    asked = asyncio.create_task(watches.list_again(ON_MAPS, within=1e6))
+    await asyncio.sleep(0)
+    await watches.close()
+    assert not await asked
 
 
 # -- defects ---------------------------------------------------------------------------------------------------------

@@ -235,10 +235,16 @@ def test_a_restart_takes_since_and_activity_from_the_file() -> None:
     assert (previous.state, previous.since, previous.previously_active) == ("ACTIVE", AT, True)
     again = function(view(Status.READY), previous=previous.pair)
     assert render_workload(again, previous=data)[1] == data
-    _, data = render_unit(report(unit(Status.READY)))
+    conditions = (
+        UnitCondition("Installed", "True", "", AT - 60.0, ""),
+        UnitCondition("ObjectsHealthy", "False", "NotReady", AT - 5.0, "it's: - type: A\n  status: 'x'"),
+    )
+    _, data = render_unit(report(unit(Status.READY, conditions=conditions)))
     restored = read_since(data)
     assert restored is not None
-    assert (restored.unit_memory().status, restored.unit_memory().since) == (Status.READY, AT)
+    memory = restored.unit_memory()
+    assert (memory.status, memory.since) == (Status.READY, AT)
+    assert memory.conditions == {c.type: (c.status, c.since) for c in conditions}
 
 
 @pytest.mark.parametrize(

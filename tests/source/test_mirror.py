@@ -207,6 +207,22 @@ def test_a_corrupt_repository_is_cloned_anew(upstream: Repository, make_mirror: 
     assert not damaged.exists()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_an_object_cut_short_is_not_waited_for(share: float, upstream: Repository, make_mirror: MakeMirror) -> None:
+    """As a power cut leaves a file: libgit2 reads a loose object without its end for ever."""
+    mirror = make_mirror(upstream.url)
+    mirror.fetch()
+    kept = str(mirror.repo.create_blob(b"".join(b"%d\n" % (n * n) for n in range(999))))
+    file = Path(mirror.repo.path) / "objects" / kept[:2] / kept[2:]
+    mirror.close()
+    raw = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(raw[: int(len(raw) * share)])
+    restarted = make_mirror(upstream.url)
+    assert kept not in restarted.repo
+    assert restarted.fetch().kind is FetchKind.UNCHANGED
+
+
 def test_a_corrupt_repository_stays_until_the_server_is_back(
     git_http: GitServer, upstream: Repository, make_mirror: MakeMirror
 ) -> None:

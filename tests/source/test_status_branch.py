@@ -39,7 +39,7 @@ def mirror(request: pytest.FixtureRequest, upstream: Repository, make_mirror: Ma
 
 def test_the_branch_begins_as_an_orphan_and_grows(mirror: Mirror, upstream: Repository) -> None:
     status = status_of(mirror, author=Author("GitOps Bot", "bot@example.com"), clock=lambda: 1_700_000_000.0)
-    assert status.read("status/README.md") is None
+    assert status.contents("status") == {}
     first = status.commit_and_push(
         {"status/README.md": b"# one\n", "status/units/a/x.yaml": b"x: 1\n"}, "Status of abc"
     )
@@ -51,10 +51,9 @@ def test_the_branch_begins_as_an_orphan_and_grows(mirror: Mirror, upstream: Repo
     assert upstream.log(branch=STATUS, form="%(trailers:key=Gitops-Reconciler,valueonly)")[0] == "fleet"
     second = status.commit_and_push({"status/units/a/x.yaml": None, "status/units/b/y.yaml": b"y\n"}, "next")
     assert (second.kind, second.restarted) == (PushKind.PUSHED, False)
-    assert upstream.files(branch=STATUS) == status.files() == ["status/README.md", "status/units/b/y.yaml"]
-    assert status.files("status/units") == ["status/units/b/y.yaml"]
-    assert status.read("status/units/b/y.yaml") == b"y\n"
-    assert status.read("status/units") is None
+    assert upstream.files(branch=STATUS) == [*status.contents()] == ["status/README.md", "status/units/b/y.yaml"]
+    assert status.contents("status/units") == {"status/units/b/y.yaml": b"y\n"}
+    assert status.contents("status/README.md") == {}
     assert len(upstream.log(branch=STATUS)) == 2
     assert upstream.log(branch="main", form="%s") == ["first"], "the watched branch is not touched"
 
@@ -233,7 +232,7 @@ def test_a_deleted_status_branch_begins_anew_and_says_so(mirror: Mirror, upstrea
     outcome = status.commit_and_push({"status/a.yaml": b"2\n"}, "two")
     assert (outcome.kind, outcome.restarted) == (PushKind.PUSHED, True)
     assert upstream.log(branch=STATUS, form="%s") == ["two"]
-    assert status.files() == ["status/a.yaml"]
+    assert status.contents() == {"status/a.yaml": b"2\n"}
 
 
 def test_only_changed_files_are_written(upstream: Repository, make_mirror: MakeMirror) -> None:
@@ -263,8 +262,7 @@ def test_files_of_others_are_neither_listed_nor_harmed(mirror: Mirror, upstream:
     upstream.commit({"large.bin": b"0" * 17_000_000}, branch=STATUS)
     mirror.fetch()
     status = status_of(mirror)
-    assert status.files() == ["large.bin", "note.md"]
-    assert status.read("large.bin") is None
+    assert status.contents() == {"note.md": b"x"}
     assert status.commit_and_push({"status/a.yaml": b"1\n"}, "one").written
     assert len(upstream.files(branch=STATUS)) == 6
 
@@ -284,7 +282,7 @@ def test_the_name_of_the_status_branch_may_come_later(
     git_http.start()
     mirror.watch_status("later")
     assert mirror.status_head == head
-    assert status_of(mirror).read("status/a.yaml") == b"1\n"
+    assert status_of(mirror).contents() == {"status/a.yaml": b"1\n"}
 
 
 def test_a_damaged_mirror_is_an_outcome_and_heals(upstream: Repository, make_mirror: MakeMirror) -> None:
@@ -344,8 +342,6 @@ def test_x08_unsafe_paths_write_nothing(
     for store in stores:
         with pytest.raises(UnsafePath):
             store.commit_and_push({"status/good.yaml": b"x", path: b"x"}, "bad")
-        with pytest.raises(UnsafePath):
-            store.read(path)
     assert upstream.head(STATUS) is None
     assert not (tmp_path / "out").exists()
 
@@ -387,15 +383,15 @@ def test_a_working_copy_as_remote_says_why_it_takes_no_status(make_mirror: MakeM
 
 def test_status_folder_writes_only_what_differs(tmp_path: Path) -> None:
     store = StatusFolder(tmp_path / "status")
-    assert store.files() == []
+    assert store.contents() == {}
     assert store.commit_and_push({"a/b.yaml": b"1\n", "c.yaml": b"2\n"}, "m").kind is PushKind.PUSHED
     stamp = (tmp_path / "status/a/b.yaml").stat().st_ino
     assert store.commit_and_push({"a/b.yaml": b"1\n"}, "m").kind is PushKind.UNCHANGED
     assert (tmp_path / "status/a/b.yaml").stat().st_ino == stamp
-    assert (store.files(), store.files("a")) == (["a/b.yaml", "c.yaml"], ["a/b.yaml"])
-    assert store.read("a/b.yaml") == b"1\n"
+    assert store.contents() == {"a/b.yaml": b"1\n", "c.yaml": b"2\n"}
+    assert store.contents("a") == {"a/b.yaml": b"1\n"}
     assert store.commit_and_push({"a/b.yaml": None, "x/y": None}, "m").kind is PushKind.PUSHED
-    assert store.files() == ["c.yaml"]
+    assert store.contents() == {"c.yaml": b"2\n"}
     assert not (tmp_path / "status/a").exists()
     assert [p.name for p in (tmp_path / "status").iterdir()] == ["c.yaml"], "no temporary files stay"
 

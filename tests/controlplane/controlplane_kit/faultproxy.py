@@ -201,6 +201,9 @@ class FaultProxy:
                 headers["Content-Length"] = upstream.headers["Content-Length"]
             outgoing = web.StreamResponse(status=upstream.status, headers=headers)
             await outgoing.prepare(incoming)
+            if isinstance(action, faults.Lie):
+                async for lines in _lied(upstream.content, action):
+                    await outgoing.write(lines)
             passed = 0
             async for chunk in upstream.content.iter_any():
                 if limit is not None and passed + len(chunk) >= limit:
@@ -233,6 +236,21 @@ class FaultProxy:
                     raise
         except aiohttp.ClientError:
             _cut(incoming)
+
+
+async def _lied(content: aiohttp.StreamReader, lie: faults.Lie) -> AsyncIterator[bytes]:
+    """The lines of a watch as it tells them."""
+    late = b""
+    async for line in content:
+        event = b'"type":"BOOKMARK"' not in line[:40]
+        chance = lie.rng.random() if event else 1.0
+        if chance < lie.lost:
+            continue
+        if chance < lie.lost + lie.late and not late:
+            late = line
+            continue
+        yield line + (line if event and chance > 1.0 - lie.twice else b"") + late
+        late = b""
 
 
 async def _held(hold: faults.Hold) -> None:

@@ -1,5 +1,6 @@
 """What a fault proxy writes down and what it can be told to do: plain data, carried out by faultproxy.py."""
 
+import random
 import re
 import threading
 import urllib.parse
@@ -117,6 +118,17 @@ class WatchError:
 
 
 @dataclass(frozen=True, slots=True)
+class Lie:
+    """Forward a watch that lies: of its events, bookmarks aside, some are lost, some come twice, some after the next.
+    The parts are of 1."""
+
+    rng: random.Random
+    lost: float = 0.4
+    twice: float = 0.2
+    late: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Keep the request back until `release()`; `arrived` is set when it came. Then it is forwarded."""
 
@@ -133,7 +145,7 @@ class HoldAnswer(Hold):
     """Forward, let the API server do it (then `arrived` is set), and keep its answer back until `release()`."""
 
 
-Action = Answer | Delay | Cut | LoseAnswer | CutAfter | FreezeAfter | WatchError | Hold
+Action = Answer | Delay | Cut | LoseAnswer | CutAfter | FreezeAfter | WatchError | Lie | Hold
 
 TOO_MANY = Answer(429, "TooManyRequests", "too many requests", retry_after=1)
 BROKEN = Answer(500, "InternalError", "internal error")

@@ -22,6 +22,7 @@ from controlplane_kit.faultproxy import FaultProxy
 from controlplane_kit.faults import Request
 from controlplane_kit.gitserver import GitServer, Repository
 
+from gitops.cluster.connection import ConnectionSettings
 from gitops.model.identity import ClusterName, UnitKey
 from gitops.policy.registry import OperatorRegistry
 from gitops.readiness.mapping import Mappings
@@ -186,6 +187,7 @@ async def fleet(tmp_path: Path, repo: Repository) -> AsyncIterator[StartFleet]:
             *,
             proxies: Mapping[str, FaultProxy] | None = None,
             options: EngineOptions = OPTIONS,
+            limits: ConnectionSettings | None = None,
             name: str = "one",
         ) -> Fleet:
             credentials = tmp_path / f"credentials-{name}"
@@ -199,7 +201,7 @@ async def fleet(tmp_path: Path, repo: Repository) -> AsyncIterator[StartFleet]:
             source = GitSource(lambda: Mirror(tmp_path / f"mirror-{name}", remote), author=Author())
             await source.open()
             context = Context(options, OperatorRegistry.shipped(), Mappings.shipped(), time.monotonic, time.time)
-            engine, stop = Engine(source, FolderConnector(credentials), context), asyncio.Event()
+            engine, stop = Engine(source, FolderConnector(credentials, settings=limits), context), asyncio.Event()
             task = asyncio.create_task(engine.run(stop))
             made = Fleet(repo, own, apis, engine, task, stop, source, credentials)
             running.append((made, source))

@@ -1,0 +1,129 @@
+"""Running the exec plugin of a kubeconfig: a program that prints an ExecCredential (client.authentication.k8s.io).
+
+It runs as a process of its own, in a session of its own, with a limit of time and of output; when it does not end, it
+and what it started are killed. What it prints may be secret on either channel, so a failure is told by its exit code or
+by what is missing, never by its words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import json
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gitops.cluster.kubeconfig import Unusable
+
+TIMEOUT = 30.0
+"""Seconds that a plugin may take. Some ask a slow identity provider; none may hold a cluster for longer."""
+
+LONGEST_OUTPUT = 1 << 20
+"""Bytes; a certificate chain with its key has some thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCredentials:
+    """What a plugin gave: a token, or a certificate with its key (PEM), and when they end, if it told."""
+
+    token: str = field(default="", repr=False)
+    certificate: bytes = b""
+    key: bytes = field(default=b"", repr=False)
+    expires: datetime.datetime | None = None
+
+
+async def run_plugin(
+    plugin: Mapping[str, Any], *, folder: Path, cluster: Mapping[str, Any], timeout: float | None = None
+) -> PluginCredentials:
+    """Run `user.exec` of a kubeconfig in `folder`; `timeout` in seconds. `cluster` is what a plugin with
+    `provideClusterInfo` is told. Raises Unusable."""
+    command, version = plugin.get("command"), plugin.get("apiVersion")
+    if not isinstance(command, str) or not command or not isinstance(version, str):
+        raise Unusable("the exec plugin has no command or no apiVersion")
+    if plugin.get("interactiveMode") == "Always":
+        raise Unusable("the exec plugin wants a terminal (interactiveMode: Always), and a daemon has none")
+    # As client-go: a command with a separator is relative to the kubeconfig, one without is looked for in PATH.
+    program = str(folder / command) if os.sep in command else command
+    arguments = [str(argument) for argument in plugin.get("args") or ()]
+    output = await _output(program, arguments, _environment(plugin, version, cluster), timeout or TIMEOUT)
+    return _credentials(output, version)
+
+
+def _environment(plugin: Mapping[str, Any], version: str, cluster: Mapping[str, Any]) -> dict[str, str]:
+    spec: dict[str, Any] = {"interactive": False}
+    if plugin.get("provideClusterInfo") is True:
+        spec["cluster"] = dict(cluster)
+    info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    own = {
+        str(e["name"]): str(e["value"])
+        for e in plugin.get("env") or ()
+        if isinstance(e, dict) and {*e} >= {"name", "value"}
+    }
+    return {**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+
+
+async def _output(program: str, arguments: list[str], environment: dict[str, str], timeout: float) -> bytes:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *arguments,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its arguments cannot be passed on"
+        raise Unusable(f"the exec plugin cannot be started: {why}") from None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(timeout):
+            output = await process.stdout.read(LONGEST_OUTPUT)
+            while len(output) < LONGEST_OUTPUT and (more := await process.stdout.read(LONGEST_OUTPUT)):
+                output += more
+            if len(output) >= LONGEST_OUTPUT:
+                raise Unusable("the exec plugin prints without end")
+            code = await process.wait()
+    except TimeoutError:
+        raise Unusable(f"the exec plugin did not end within {timeout:g} s") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # also what it started and left behind
+        await asyncio.shield(process.wait())
+    if code:
+        raise Unusable(f"the exec plugin ended with {code}")
+    return output
+
+
+def _credentials(output: bytes, version: str) -> PluginCredentials:
+    try:
+        document = json.loads(output)
+        status = document["status"]
+        assert document["kind"] == "ExecCredential"
+        assert isinstance(status, dict)
+    except (ValueError, KeyError, TypeError, AssertionError):
+        raise Unusable("the exec plugin printed no ExecCredential with a status") from None
+    if document.get("apiVersion") != version:
+        raise Unusable("the exec plugin printed an ExecCredential of another apiVersion than asked for")
+    token, certificate, key = (
+        str(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
+    )
+    if bool(certificate) != bool(key) or not (token or certificate):
+        raise Unusable("the exec plugin gave neither a token nor a certificate with its key")
+    return PluginCredentials(token, certificate.encode(), key.encode(), _moment(status.get("expirationTimestamp")))
+
+
+def _moment(text: object) -> datetime.datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(str(text))
+    except ValueError:
+        raise Unusable("the exec plugin gave an expirationTimestamp that is no time") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
