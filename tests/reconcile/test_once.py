@@ -333,10 +333,8 @@ async def test_with_consent_it_is_made_anew_once(frozen: Story) -> None:
     outcome = await frozen.run(ANEW, "2", data={"level": "debug"})
     assert outcome.state is SyncState.SYNCED
     verbs = [verb for verb, _ in frozen.bench.cluster.calls]
-    # its dry run; whether another field stands in the way, who owns what, a read, the dry run of the proof; the parent;
-    # the delete; and it is made as any other
-    proof, again = ["get", "get", "get", "dry-run"], ["dry-run", "apply", "parent"]
-    assert verbs == ["dry-run", *proof, "parent", "delete", "parent", *again]
+    # its dry run, who owns what, a read, the dry run of the proof; the parent; the delete; and it is made as any other
+    assert verbs == ["dry-run", "get", "get", "dry-run", "parent", "delete", "parent", "dry-run", "apply", "parent"]
     assert frozen.bench.cluster.propagations == {"web": "Foreground"}
     assert (await frozen.run(ANEW, "2", data={"level": "debug"})).state is SyncState.SYNCED
     assert len(frozen.bench.cluster.verbs("delete")) == 1
