@@ -155,8 +155,8 @@ class Sightings:
             self._look(key, urgent or False)
 
     def _is_another(self, key: UnitKey, record: ObjectRecord, live: Mapping[str, Any]) -> bool:
-        """Whether somebody deleted the object that we had made and made this one in its place. A restored backup is one,
-        marks of ours included."""
+        """Whether somebody deleted the object that we had made, and made this one in its place, perhaps from a backup
+        with our marks."""
         uid, parent = live["metadata"].get("uid"), self._state.parents.get(key)
         if record.uid == uid or parent is None:
             return False
