@@ -14,7 +14,12 @@ import pytest
 from model_kit.stories import story_of
 from model_kit.story import Bench, read_story, tell
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
+pytestmark = [
+    pytest.mark.controlplane,
+    pytest.mark.e2e,
+    # Whoever is killed closes nothing.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 RUNS = int(os.environ.get("MODEL_RUNS", "20"))
 """CI tells 300."""
