@@ -219,7 +219,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         audit_sample=settings.audit.sample,
         lease=LeaseTimes.of(settings.lease_duration),
         fuse=settings.fuse.limits(),
-        fights=FightLimits(settings.fights.limit, settings.fights.half_life),
+        fights=FightLimits(settings.fights.limit, settings.fights.half_life, settings.fights.longest),
     )
 
 

@@ -201,7 +201,8 @@ class PrometheusMetrics:
         )
         self._repairs = Histogram(
             "gitops_repair_seconds",
-            "Seconds from the watch event of a foreign change to the answer of the repairing write.",
+            "Seconds from the watch event of a foreign change to the answer of the repairing write; without what a "
+            "mode or a pause leaves for a while.",
             ("cluster",),
             buckets=_FAST,
             registry=r,

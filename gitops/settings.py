@@ -247,10 +247,14 @@ class FightSettings(Group):
     """When repair gives way: another writer that keeps undoing it is reported instead of fought for ever."""
 
     limit: Annotated[float, Field(ge=1)] = 5.0
-    """Repairs of one object in quick succession that make it contested."""
+    """Repairs of one field (or deletions of one object) in quick succession that make it contested."""
 
     half_life: Seconds = 60.0
-    """Seconds in which that count halves, so that rare repairs never add up."""
+    """Seconds in which that count halves, so that rare repairs never add up; also the first pause before a contested
+    field is tried again. Each try that is undone doubles it."""
+
+    longest: Seconds = 3600.0
+    """Seconds that such a pause lasts at most."""
 
 
 class AuditSettings(Group):

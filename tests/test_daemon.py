@@ -47,6 +47,7 @@ def test_every_option_of_the_engine_comes_from_a_setting() -> None:
         "fuse.share_floor": 2,
         "fights.limit": 8,
         "fights.half_life": "2m",
+        "fights.longest": "30m",
         "deletion_deadline": "5m",
         "audit.interval": "6h",
         "audit.sample": 3,
@@ -57,7 +58,7 @@ def test_every_option_of_the_engine_comes_from_a_setting() -> None:
     for field in dataclasses.fields(EngineOptions):
         assert getattr(changed, field.name) != getattr(default, field.name), f"{field.name} is not set from settings"
     assert (changed.fuse.count, changed.fuse.share, changed.fuse.share_floor) == (9, 0.25, 2)
-    assert (changed.fights.limit, changed.fights.half_life) == (8, 120)
+    assert (changed.fights.limit, changed.fights.half_life, changed.fights.longest) == (8, 120, 1800)
 
 
 def test_types_that_the_settings_allow_reach_the_compiler() -> None:

@@ -124,10 +124,6 @@ def _say_why_not(compilation: Compilation, wanted: Dependency, read: Any, cluste
     if elsewhere := sorted({key.cluster for key, _ in _objects(compilation, wanted)}):
         typer.echo(f"gitops: {wanted} is on {', '.join(elsewhere)}, not on {', '.join(clusters)}", err=True)
         raise typer.Exit(Exit.USAGE)
-    if compilation.errors:
-        terminal.print_findings(compilation.errors, read, terminal.console())
-        typer.echo(f"gitops: no unit without errors has {wanted}", err=True)
-        raise typer.Exit(Exit.FINDINGS)
     units = {**compilation.units, **compilation.refused, **compilation.not_run}.values()
     near = sorted(
         {
@@ -138,6 +134,10 @@ def _say_why_not(compilation: Compilation, wanted: Dependency, read: Any, cluste
         }
     )
     hint = f"; there is {', '.join(near[:5])}" if near else ""
+    if compilation.errors:
+        terminal.print_findings(compilation.errors, read, terminal.console())
+        typer.echo(f"gitops: no unit without errors has {wanted}{hint}", err=True)
+        raise typer.Exit(Exit.FINDINGS)
     typer.echo(f"gitops: no unit has {wanted}{hint}", err=True)
     raise typer.Exit(Exit.USAGE)
 

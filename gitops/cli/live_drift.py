@@ -67,7 +67,7 @@ def drift_of(plan: LivePlan, *, at: datetime.datetime) -> DriftView:
 def _records(plan: LivePlan, key: UnitKey, change: ObjectChange, at: datetime.datetime) -> Iterator[DriftRecord]:
     unit, parent = plan.compilation.units.get(key), plan.parents.get(key)
     desired = _desired(plan, key, change.ref)
-    if unit is None or parent is None or desired is None or not parent.member_uids().get(change.ref):
+    if unit is None or parent is None or desired is None or not parent.uid_of(change.ref):
         return  # never applied
     applied = parent.content_key == unit.content_key
     found: tuple[DriftRecord, ...] = ()

@@ -126,7 +126,7 @@ def _names(path: Sequence[Element]) -> tuple[str, ...]:
 
 
 def _is_open_map(names: tuple[str, ...]) -> bool:
-    return names in _OPEN_MAPS or (len(names) > 2 and names[-2:] in _OPEN_MAPS)
+    return names in _OPEN_MAPS or names[-1] == "metadata" or (len(names) > 2 and names[-2:] in _OPEN_MAPS)
 
 
 def _is_not_told(path: OwnedPath) -> bool:

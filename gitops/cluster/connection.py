@@ -13,19 +13,18 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from gitops.cluster.access import Access, Source, load_access
 from gitops.cluster.breaker import Breaker
 from gitops.cluster.budget import Budget
-from gitops.cluster.errors import STORAGE_STARTING, ApiError, ErrorClass, RequestFailed, classify, cut, unreachable
+from gitops.cluster.errors import STORAGE_STARTING, ErrorClass, RequestFailed, classify, unreachable
 from gitops.cluster.lines import split_lines
 from gitops.cluster.renewing import AccessKeeper
+from gitops.cluster.responses import Response, warnings_of
 from gitops.cluster.transport import NOT_WANTED, PIECE, Body, HttpSession, drop, not_wanted, read_body, translated
 from gitops.model.identity import ClusterName
 
@@ -82,31 +81,6 @@ class ConnectionStats:
     streams: int = 0  # open now
     bytes_sent: int = 0
     bytes_received: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer of the API server, whatever its status."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    warnings: tuple[str, ...] = ()  # texts of its Warning headers, cut
-
-    @property
-    def ok(self) -> bool:
-        return 200 <= self.status < 300
-
-    def json(self) -> Any:
-        """The body decoded. Raises RequestFailed when it is no JSON (a proxy in between, a cut answer)."""
-        try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RequestFailed(unreachable("the answer is not JSON", reason="NotJson")) from error
-
-    def error(self, *, resource: str = "", applying: bool = False) -> ApiError:
-        """The class of an answer that is not ok (errors.classify)."""
-        return classify(self.status, self.headers, self.body, resource=resource, applying=applying)
 
 
 class Connection:
@@ -251,7 +225,7 @@ class Connection:
                 ) as answer,
             ):
                 content = await read_body(answer, limit)
-                warnings = tuple(_warning_text(text) for text in answer.headers.getall("Warning", ())[:8])
+                warnings = warnings_of(answer.headers.getall("Warning", ()))
                 self._answered(answer.status)
                 self.stats.bytes_received += len(content)
                 return Response(answer.status, answer.headers, content, warnings)
@@ -400,10 +374,3 @@ class Connection:
             await self._session.retire()
         elif before.certificate != self._keeper.access.certificate:
             await self.renew()
-
-
-def _warning_text(header: str) -> str:
-    """Text of a Warning header (`299 - "text"`, RFC 7234 5.5)."""
-    first, last = header.find('"'), header.rfind('"')
-    text = header[first + 1 : last] if 0 <= first < last else header
-    return cut(text.replace('\\"', '"').replace("\\\\", "\\"))

@@ -51,4 +51,6 @@ class AdoptionRules(Document):
 
     @property
     def adoption(self) -> Adoption:
+        if self.adopt == "always" and not self.adoptFrom:
+            return WITHOUT_A_WORD
         return Adoption(self.adopt == "always", frozenset(map(Tool, self.adoptFrom)))

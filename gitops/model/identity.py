@@ -7,6 +7,7 @@ and terminals. An object is (group, kind, namespace, name): its version is how i
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 from typing import NewType
 
@@ -42,9 +43,8 @@ class GroupVersionKind:
 
     @classmethod
     def parse(cls, api_version: str, kind: str) -> GroupVersionKind:
-        """From `apps/v1` or `v1` and a kind."""
-        group, _, version = api_version.rpartition("/")
-        return cls(group, version, kind)
+        """From `apps/v1` or `v1` and a kind. Equal ones are one: everything that is known names its kind."""
+        return _kind_at(api_version, kind)
 
     @property
     def api_version(self) -> str:
@@ -56,6 +56,12 @@ class GroupVersionKind:
 
     def __str__(self) -> str:
         return f"{self.api_version} {self.kind}"
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind_at(api_version: str, kind: str) -> GroupVersionKind:
+    group, _, version = api_version.rpartition("/")
+    return GroupVersionKind(group, version, kind)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -27,7 +27,7 @@ from gitops.model.durations import PATTERN as DURATION_PATTERN
 from gitops.model.findings import Finding, Origin, has_errors
 from gitops.model.identity import WorkloadRef
 from gitops.plan import codes
-from gitops.plan.salvaging import MATERIAL, salvage
+from gitops.plan.salvaging import MATERIAL, STAND_INS, field_at, salvage
 from gitops.policy import codes as policy_codes
 from gitops.policy.credentials import credentials_in
 
@@ -120,10 +120,12 @@ def _further(
 
 
 def _meant(body: Any, detail: ErrorDetails, model: type[Document]) -> Path:
-    """The field that an error is about, an unknown one as what was meant by it."""
+    """The field that an error is about: an unknown one as what was meant by it, and what lacks something whole."""
     path = _path_in(body, detail["loc"], missing=detail["type"] == "missing")
+    if detail["type"] == "missing" and path[-1] not in STAND_INS:
+        return field_at(path[:-1])
     if detail["type"] != "extra_forbidden" or (close := _close(str(path[-1]), _field_names(model))) not in MATERIAL:
-        return path
+        return field_at(path)
     return (*path[:-1], close)
 
 

@@ -20,23 +20,32 @@ D = TypeVar("D", bound=Document)
 MATERIAL = frozenset({"manifests", "patches", "clusterPatches", "manifestMergePatches", "jsonPatches"})
 """Fields that say what objects are made of: all of them, or nothing about the objects."""
 
-_STAND_INS = {"version": "0", "gpu": "-"}
+STAND_INS = {"version": "0", "gpu": "-"}
 """Needed fields that no other finding depends on."""
 
 
+def field_at(path: Path) -> Path:
+    """The field that a path leads to or into: of a list with a wrong item nothing stays, or the others would move."""
+    names = [at for at, segment in enumerate(path) if isinstance(segment, str)]
+    return path[: names[-1] + 1] if names else ()
+
+
 def salvage(model: type[D], body: dict[str, Any], wrong: Iterable[Path]) -> D | None:
-    """The document without the fields at these paths; None when it is none without them."""
+    """The document without these fields; None when it is none without them."""
     rest = copy_json(body)
-    for path in wrong:
-        if not path or MATERIAL.intersection(path) or not isinstance(path[-1], str):
+    for path in sorted(wrong, key=len, reverse=True):
+        if not path or MATERIAL.intersection(path):
             return None
         *parents, name = path
         holder: Any = rest
-        for parent in parents:
-            holder = holder[parent]
+        try:
+            for parent in parents:
+                holder = holder[parent]
+        except LookupError:  # gone with what is around it
+            continue
         holder.pop(name, None)
-        if name in _STAND_INS:
-            holder[name] = _STAND_INS[name]
+        if name in STAND_INS:
+            holder[name] = STAND_INS[str(name)]
     try:
         return model.model_validate(rest)
     except ValidationError:

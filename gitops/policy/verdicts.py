@@ -41,6 +41,10 @@ class Judgement:
         return Verdict.UNVERIFIED if self.unchecked else Verdict.VALID
 
 
+SOUND = Judgement()
+"""Nothing is wrong: what is said of almost every object."""
+
+
 def quoted(rule: str) -> str:
     """A rule in one line, as long as it may be in a message."""
     text = " ".join(rule.split())

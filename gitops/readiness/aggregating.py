@@ -23,7 +23,7 @@ from gitops.readiness.combining import (
     roles_of,
 )
 from gitops.readiness.owners import OwnerIndex
-from gitops.readiness.statuses import FINE, WORST_FIRST, Flag, Role, Status
+from gitops.readiness.statuses import FINE, NO_FLAGS, WORST_FIRST, Flag, Role, Status
 from gitops.readiness.texts import one_line
 
 __all__ = [
@@ -149,7 +149,7 @@ def unit_status(
         expected_count=sum(r.expected for r in roots),
         since=since,
         phase=_phase(status, roots),
-        flags=frozenset().union(*(r.row.flags for r in roots)) if roots else frozenset(),
+        flags=frozenset().union(*(r.row.flags for r in roots)) or NO_FLAGS,
         conditions=conditions,
         objects=tuple(rows[:TABLE_LIMIT]),
         omitted=max(0, len(rows) - TABLE_LIMIT),

@@ -24,14 +24,22 @@ from gitops.readiness.freshness import (
     status_mark,
 )
 from gitops.readiness.mapping import CompiledMapping, CompiledRule, Template
-from gitops.readiness.statuses import PRECEDENCE, AppliedMark, Flag, ObjectMemory, ObjectStatus, Outlook, Status
+from gitops.readiness.statuses import (
+    NO_FLAGS,
+    PRECEDENCE,
+    AppliedMark,
+    Flag,
+    ObjectMemory,
+    ObjectStatus,
+    Outlook,
+    Status,
+)
 from gitops.readiness.texts import one_line
 
 NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 MAX_STEPS = 8
 """Verdicts to foresee for one object; a mapping has a few hold times and one deadline."""
 
-_NO_FLAGS: frozenset[Flag] = frozenset()
 _STALE = frozenset({Flag.STALE})
 
 
@@ -57,7 +65,7 @@ class _Verdict:
     status: Status
     reason: str
     message: str = ""
-    flags: frozenset[Flag] = _NO_FLAGS
+    flags: frozenset[Flag] = NO_FLAGS
 
 
 def evaluate(
@@ -289,7 +297,7 @@ def _otherwise(look: _Look) -> _Verdict:
         look.checks.append(started + rule.after)
         return _Verdict(Status.PROGRESSING, "Settling", "waiting for a first status")
     message = next(filter(None, (_render(look, t) for t in look.mapping.otherwise_messages)), "")
-    return _Verdict(Status(rule.status), rule.reason, message, frozenset(Flag(f) for f in rule.flags))
+    return _Verdict(Status(rule.status), rule.reason, message, frozenset(map(Flag, rule.flags)) or NO_FLAGS)
 
 
 def _not_observed(look: _Look) -> _Verdict:

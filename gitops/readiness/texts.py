@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 LIMIT = 300
@@ -23,9 +24,17 @@ def one_line(text: object, limit: int = LIMIT) -> str:
         return ""
     if len(text) <= 60 and text.isalpha():
         return text  # a plain reason: nothing to clean
+    return _kept_line(text, limit) if len(text) <= LIMIT else _line(text, limit)
+
+
+def _line(text: str, limit: int) -> str:
     line = _SPACE.sub(" ", text[: limit * 8]).strip()
     line = without_credentials(line)
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+_kept_line = functools.lru_cache(maxsize=1024)(_line)
+"""Of usual length: thousands of objects say the same, and each keeps what it says."""
 
 
 def without_credentials(text: str) -> str:

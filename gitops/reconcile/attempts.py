@@ -18,7 +18,7 @@ from gitops.model.identity import ObjectRef
 from gitops.model.kinds import NAMESPACE, SECRET
 from gitops.plan.planning import Apply, UnitPlan
 from gitops.plan.units import DesiredObject, Mode, Unit, stricter
-from gitops.reconcile.outcomes import ObjectProblem, SyncState, UnitOutcome, worst
+from gitops.reconcile.outcomes import NOTHING, ObjectProblem, SyncState, UnitOutcome, worst
 from gitops.reconcile.pruning import PruneReport
 from gitops.reconcile.secret_errors import about_secret
 from gitops.reconcile.state import UnitState
@@ -79,6 +79,7 @@ class Attempt:
     repaired: int = 0
     started: int = 0  # triggers that were sent
     adopted: list[str] = field(default_factory=list)  # one sentence each
+    lost: frozenset[ObjectRef] = frozenset()  # the unit had them, and they are not seen
     met: dict[ObjectRef, Met] = field(default_factory=dict)  # exist, and were not applied by us
     look_again: bool = False
     interrupted: bool = False  # the Lease was lost: whatever was left to do was not done
@@ -167,7 +168,7 @@ def _outcome(
         started=attempt.started,
         pruned=len(pruned.deleted),
         previews=tuple(f"{s.reason} {s.object.ref}" for s in plan.suppressed),
-        needs=frozenset(attempt.needs),
+        needs=frozenset(attempt.needs) or NOTHING,
     )
     state = worst(problems)
     if unit_state.fused:

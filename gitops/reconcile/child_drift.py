@@ -17,7 +17,7 @@ from gitops.plan.units import Unit
 from gitops.readiness.owners import OwnerIndex, ref_of
 from gitops.reconcile.context import Context
 from gitops.reconcile.state import ClusterState
-from gitops.report.drift import DriftRecord, child_record
+from gitops.report.drift import DriftKind, DriftRecord, child_record
 
 HEALS_WITHIN = 10.0
 """Seconds in which an operator that heals its children has done so."""
@@ -53,6 +53,7 @@ class ChildDrift:
         self._look = look
         self._note = note
         self._edited: dict[str, _Edited] = {}
+        self._began = context.wall()
 
     def __len__(self) -> int:
         return len(self._edited)
@@ -85,7 +86,7 @@ class ChildDrift:
     def tell(self, unit: Unit) -> tuple[list[str], float | None]:
         """Sentences about children of a unit that somebody edited and their operator left so; and seconds until another
         edit has stayed long enough."""
-        now, told, later = self._context.wall(), [], None
+        now, told, later = self._context.wall(), [], self._end_recalled(unit)
         for uid, edited in self._edited.items():
             owner = self._owner(uid)
             if owner is None or owner[0] != unit.key:
@@ -100,6 +101,17 @@ class ChildDrift:
             told.append(_sentence(edited))
         more = [f"{len(told) - MOST_TOLD} more objects of operators are edited"] if len(told) > MOST_TOLD else []
         return [*sorted(told)[:MOST_TOLD], *more], later
+
+    def _end_recalled(self, unit: Unit) -> float | None:
+        """What a file told before the daemon started is over when it is not found again. Seconds until then."""
+        unit_state = self._state.units[unit.key]
+        told = {d.object for d in unit_state.drifts if d.is_open and d.kind is DriftKind.CHILD}
+        over = told - {edited.ref for edited in self._edited.values()}
+        left = self._began + HEALS_WITHIN - self._context.wall()
+        if left <= 0:
+            for ref in over:
+                self._note(unit.key, ref, [])
+        return left if over and left > 0 else None
 
     def _tell(self, unit: Unit, edited: _Edited, owner: str) -> None:
         declared = next((o for o in unit.objects if self._uid(o.ref) == owner), None)

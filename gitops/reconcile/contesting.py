@@ -43,12 +43,14 @@ class Contesting:
     def left_out(self, ref: ObjectRef) -> tuple[LeftOut, ...]:
         """Contested paths that are not sent."""
         found = self.contested(ref)
-        if not found or self._state.in_git(ref) is None:
+        whole = self._state.in_git(ref) if found else None
+        if whole is None:
             return ()  # what is made here beside Git's objects is sent whole, or not at all
+        body = whole.body
         return tuple(
             LeftOut(path, Why.CONTESTED, fight.theirs.manager if fight.theirs is not None else "")
             for path, fight in found.items()
-            if may_be_left_out(path)
+            if may_be_left_out(path, body)
         )
 
     def undone(self, key: UnitKey, desired: DesiredObject, theirs: Mapping[Path, DriftRecord | None]) -> list[Path]:
@@ -76,7 +78,7 @@ class Contesting:
     ) -> dict[Path, DriftRecord | None] | None:
         """What became of contested paths that are left out, of those that changed: None for one that is as declared
         now. None for all when nothing changed."""
-        left = [path for path in self.contested(desired.ref) if may_be_left_out(path)]
+        left = [each.path for each in self.left_out(desired.ref)]
         whole = self._state.in_git(desired.ref) if left else None
         if whole is None:
             return None

@@ -18,7 +18,8 @@ from gitops.reconcile.options import EngineOptions
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`clock` is monotonic seconds, `wall` seconds since the epoch; `awake` also counts what passed while nothing ran."""
+    """`clock` is monotonic seconds, `wall` seconds since the epoch. `awake` is monotonic too, and counts what passed
+    while nothing ran."""
 
     options: EngineOptions
     registry: OperatorRegistry

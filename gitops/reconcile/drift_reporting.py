@@ -12,7 +12,7 @@ from gitops.model.identity import ObjectRef, UnitKey
 from gitops.reconcile.context import Context
 from gitops.reconcile.state import ClusterState, UnitState
 from gitops.report.drift_files import UnitDrift, read_drift, render_drift
-from gitops.report.drift_history import bounded, recalled
+from gitops.report.drift_history import bounded, recalled, undeclared
 from gitops.report.drift_readme import render_drift_readme
 from gitops.report.paths import DRIFT, drift_path, drift_readme_path
 
@@ -55,11 +55,12 @@ class DriftReporter:
             self._recalled.add(key)
             if told is not None:
                 self._recall(told, state, unit)
-        now = self._context.moment()
+        now, declared = self._context.moment(), state.unit(key)
+        if declared is not None:  # else it goes, or is held and nobody knows what it has
+            names = declared.names
+            unit.drifts = undeclared(unit.drifts, names, at=now)
+            unit.additions = {ref: added for ref, added in unit.additions.items() if ref in names}
         unit.drifts, unit.drifts_left_out = bounded(unit.drifts, unit.drifts_left_out, at=now)
-        declared = state.unit(key)
-        names = declared.names if declared is not None else frozenset()
-        unit.additions = {ref: added for ref, added in unit.additions.items() if ref in names}
         drift = UnitDrift(key, tuple(unit.drifts), unit.drifts_left_out, dict(unit.additions))
         if not drift:
             self.remove(path)

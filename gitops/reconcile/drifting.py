@@ -25,6 +25,7 @@ from gitops.report.drift import DriftKind, DriftRecord, Repair, drift_records, o
 
 _log = logging.getLogger(__name__)
 
+_OF_WHOLE = frozenset({DriftKind.DELETED, DriftKind.RELABELLED, DriftKind.RECREATED})
 _LABEL = ("metadata", "labels", RECONCILER_LABEL)
 
 
@@ -89,6 +90,17 @@ class Drifts:
         record = self._object(key, desired, DriftKind.DELETED)
         self._about_object(key, record)
         return record
+
+    def missed(self, key: UnitKey, desired: DesiredObject, *, made: bool) -> None:
+        """It had gone or lost our label, if nothing tells of it as a whole yet."""
+        unit_state = self._state.units.get(key)
+        known = unit_state.drifts if unit_state is not None else ()
+        if any(d.is_open and d.object == desired.ref and d.kind in _OF_WHOLE for d in known):
+            return
+        if made:
+            self.deleted(key, desired)
+        else:
+            self.relabelled(key, desired)
 
     def recreated(self, key: UnitKey, desired: DesiredObject, live: Mapping[str, Any]) -> None:
         """Somebody made another object under its name."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -194,10 +195,17 @@ _NONE: Mapping[Path, Fight] = {}
 _MARKS = frozenset({RECONCILER_LABEL, PART_OF_LABEL, SOURCE_ANNOTATION})
 
 
-def may_be_left_out(path: Path) -> bool:
-    """Whether a path can be left out of what is sent: a key of a map. An item of a list would vanish with what others
-    have of it (ssa-live 29), and without our marks the object is lost to us."""
-    return len(path) > 1 and isinstance(path[-1], str) and path[-1] not in _MARKS
+def may_be_left_out(path: Path, body: Mapping[str, object]) -> bool:
+    """Whether a path of an object can be left out of what is sent: a key of a map. An item of a list would vanish with
+    what others have of it (ssa-live 29); where the fight is over the order of a list of maps, all in these maps would
+    be left alone with it; and without our marks the object is lost to us."""
+    if len(path) < 2 or not isinstance(path[-1], str) or path[-1] in _MARKS:
+        return False
+    value: Any = body
+    for step in path:
+        inside = isinstance(value, dict) or (isinstance(value, list) and isinstance(step, int) and step < len(value))
+        value = (value.get(step) if isinstance(value, dict) else value[step]) if inside else None
+    return not (isinstance(value, list) and any(isinstance(item, dict) for item in value))
 
 
 def _key(ref: ObjectRef, path: Path) -> str:

@@ -127,4 +127,4 @@ def _declared(
 def _was_applied(state: ClusterState, key: UnitKey, ref: ObjectRef) -> bool:
     """Whether the parent knows the object's uid: it existed once, so its absence is a loss and not a wait."""
     record = state.parents.get(key)
-    return record is not None and bool(record.member_uids().get(ref))
+    return record is not None and bool(record.uid_of(ref))

@@ -174,7 +174,7 @@ class SecretSources:
 
     def _made_before(self, unit: Unit, ref: SecretRef) -> bool:
         parent = self._state.parents.get(unit.key)
-        return parent is not None and bool(parent.member_uids().get(unit.copy_of(ref.name)))
+        return parent is not None and bool(parent.uid_of(unit.copy_of(ref.name)))
 
 
 def _source(live: Mapping[str, Any]) -> SourceSecret:

@@ -441,10 +441,11 @@ class Session:
 
     def _on_blind(self, gvk: GroupVersionKind) -> None:
         blind = self.blind.get(gvk)
-        if blind is not None:
-            _log.warning("cluster %s: %s", self._state.name, blind.sentence)
-        else:
-            _log.info("cluster %s: %s objects can be seen again", self._state.name, gvk.kind)
+        if self._keeper.state.error is None:  # else nothing answers, and that is told once for all kinds
+            if blind is not None:
+                _log.warning("cluster %s: %s", self._state.name, blind.sentence)
+            else:
+                _log.info("cluster %s: %s objects can be seen again", self._state.name, gvk.kind)
         for key, unit in self._state.wanted.items():
             if any(o.gvk == gvk for o in unit.objects):
                 self._told.touched(key)

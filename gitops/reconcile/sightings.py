@@ -374,6 +374,11 @@ class Sightings:
         """Drift that a call has met, not the watch."""
         self._drifts.met(key, desired, comparison)
 
+    def missed(self, key: UnitKey, desired: DesiredObject, *, made: bool) -> None:
+        """An object that the unit had was not seen, and was applied: it had gone while nobody watched, if that `made`
+        it, else lost our label."""
+        self._drifts.missed(key, desired, made=made)
+
     def repaired(
         self, key: UnitKey, ref: ObjectRef, repair: Repair, *, overridden: Collection[Path] = frozenset()
     ) -> None:

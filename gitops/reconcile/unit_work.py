@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -177,6 +177,7 @@ class UnitWork:
             (run.remarks if live is not None and live.uid else run.problems).append(problem)
         run.look_in(self._contesting.next_try(unit))
         steps = await self._terminating.possible(run, self._uncontested(plan))
+        run.lost = _lost(steps, record)
         if steps or plan.prune or look.due:
             exists = await in_name_of(unit.service_account, self._applier)
             if isinstance(exists, ApiError):
@@ -201,6 +202,8 @@ class UnitWork:
         plan = replace(plan, suppressed=tuple(s for s in plan.suppressed if not self._right_but_not_ours(s)))
         for step in plan.suppressed:
             self._sightings.repaired(unit.key, step.object.ref, Repair.REPORTED)
+            if (seen := self._state.objects.get(step.object.ref)) is not None:
+                seen.drifted_at = None  # how long it is held up says nothing of how fast repairs are
         pruned = PruneReport()
         undone = run.problems or run.look_again or run.interrupted  # what takes their place is there first
         if plan.prune and not undone and self._may_write():
@@ -361,6 +364,12 @@ class UnitWork:
 
     def _failed(self, key: UnitKey, what: str, error: ApiError) -> UnitOutcome:
         return failed(what, error, number=self._state.units[key].attempts + 1, rng=self._context.rng)
+
+
+def _lost(steps: Iterable[Apply], record: ParentRecord | None) -> frozenset[ObjectRef]:
+    """What is not seen although the unit had it."""
+    unseen = {s.object.ref for s in steps if s.reason is Reason.DRIFT and not s.uid}
+    return frozenset(m.ref for m in record.members if m.uid and m.ref in unseen) if record and unseen else frozenset()
 
 
 def _paused_removal(record: ParentRecord) -> UnitOutcome:

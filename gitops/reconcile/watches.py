@@ -299,7 +299,7 @@ class Watches:
 
     def _still_blind(self, watch: Watch, since: float) -> None:
         reflector = self._reflectors.get(watch)
-        error = None if reflector is None else reflector.stale
+        error = None if reflector is None or watch not in self._tasks else reflector.stale
         if error is not None and error.cls not in (ErrorClass.WAITING, ErrorClass.GONE) and watch not in self._blind:
             self._blind[watch] = Blind(watch.gvk, since, error)
             self._on_blind(watch.gvk)

@@ -99,7 +99,7 @@ class Writer:
             return
         if outcome.error.cls in (ErrorClass.STALE, ErrorClass.GONE) and (step.uid or pinned):
             record.suspect = True  # gone or replaced since it was observed; a repair never re-creates blindly
-        elif step.reason is Reason.DRIFT:
+        else:
             self._sightings.repaired(run.unit.key, desired.ref, Repair.FAILED)
         self._sightings.absorb(desired, record, outcome)
         await self._recreator.refused(run, step, outcome.error)
@@ -129,6 +129,8 @@ class Writer:
         is_new = step.reason is Reason.CREATE and desired.gvk.kind == "Namespace"
         if is_new and outcome.result is not ApplyResult.CREATED:
             run.look_again = True  # it existed unseen: what is in it must be checked where it is
+        if desired.ref in run.lost:
+            self._sightings.missed(run.unit.key, desired, made=outcome.result is ApplyResult.CREATED)
         # Before what arrived meanwhile is taken in: that was not repaired by this write.
         self._sightings.repaired(run.unit.key, desired.ref, Repair.REPAIRED, overridden=outcome.overridden)
         self._sightings.absorb(desired, record, outcome)

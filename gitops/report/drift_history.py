@@ -7,7 +7,7 @@ what is open and not among them is over. The same drift again (object, kind, pat
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from gitops.model.identity import ObjectRef
@@ -82,6 +82,16 @@ def became(
     return [r.with_repair(repair(r), at) if r.object == ref and r.is_open else r for r in kept]
 
 
+def undeclared(kept: Sequence[DriftRecord], names: Collection[ObjectRef], *, at: datetime.datetime) -> Records:
+    """Of a unit that declares these objects: open drift of others is over. What operators made is never declared."""
+    return [
+        r.with_repair(Repair.REVERTED, at)
+        if r.is_open and r.kind is not DriftKind.CHILD and r.object not in names
+        else r
+        for r in kept
+    ]
+
+
 def bounded(kept: Sequence[DriftRecord], left_out: int, *, at: datetime.datetime) -> tuple[Records, int]:
     """All that is open and the newest of what is over, none older than HISTORY: (them, how many young ones are left
     out). `left_out` were before; they are older than all that is kept."""
@@ -109,7 +119,7 @@ def recalled(
             now[record.key] = _again(record, again)
         elif record.is_open and (record.object, record.kind, record.path) in places:
             before.append(record.with_repair(Repair.REPLACED, at))
-        elif record.is_open and settled(record.object):
+        elif record.is_open and record.kind is not DriftKind.CHILD and settled(record.object):
             before.append(record.with_repair(Repair.REVERTED, at))
         else:
             before.append(record)

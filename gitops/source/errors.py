@@ -90,11 +90,16 @@ _ODB_CLASSES: Final = frozenset({5, 9, 14})
 """libgit2's numbers for zlib, odb and tree-object errors (git2/errors.h: ZLIB 5, ODB 9, TREE 14)."""
 
 
+_BROKEN_REFERENCE: Final = re.compile(r"corrupted (loose|packed) reference", re.I)
+"""libgit2's words (refdb_fs.c) for a reference in our own folder that a power cut left empty or half written."""
+
+
 def classify(error: Exception, *, scheme: str) -> SourceErrorClass:
     """The class of an exception that libgit2 or the operating system raised. `scheme` is the remote's, or "state" when
     the work was in our own folder only."""
     text = str(error)
     damaged = getattr(error, "error_class", None) in _ODB_CLASSES or isinstance(error, KeyError)
+    damaged = damaged or _BROKEN_REFERENCE.search(text) is not None
     if scheme == "state":
         if _NET[0][0].search(text):
             return SourceErrorClass.DISK_FULL

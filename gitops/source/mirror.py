@@ -26,7 +26,7 @@ from pygit2.enums import SortMode
 
 from gitops.model.identity import Commit
 from gitops.source import history, transport, treewalk
-from gitops.source.errors import SourceError, SourceErrorClass
+from gitops.source.errors import SourceError, SourceErrorClass, translate
 from gitops.source.history import CommitInfo, History
 from gitops.source.remotes import Remote, RemoteRefused, check_branch
 from gitops.source.store import ObjectStore
@@ -129,8 +129,10 @@ class Mirror:
         self.status_branch = branch
         try:
             self.fetch_status()
-        except BaseException:
+        except BaseException as error:
             self.status_branch = before
+            if isinstance(error, SourceError) and error.error_class is SourceErrorClass.CORRUPT:
+                self.mark_damaged()
             raise
 
     # -- what is known
@@ -190,9 +192,10 @@ class Mirror:
             if self._store.damaged:
                 self._rebuild()
             return self._fetch(previous, status_before)
-        except SourceError as error:
-            if error.error_class is not SourceErrorClass.CORRUPT:
-                raise
+        except (SourceError, pygit2.GitError) as error:
+            failure = translate(error, display=self.remote.display, scheme="state")
+            if failure.error_class is not SourceErrorClass.CORRUPT:
+                raise failure from None
             self._rebuild()
             return self._fetch(previous, status_before)
 

@@ -7,10 +7,11 @@ number of attempts is limited and the pauses are random, so several daemons do n
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ _RACE: Final = re.compile(
     r"|reference already exists|incorrect old value|but expected|unable to lock",
     re.IGNORECASE,
 )
+
+
+_UNREADABLE: Final = (SourceError, pygit2.GitError, KeyError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,9 @@ class StatusBranch:
     def contents(self, folder: str = "") -> dict[str, bytes]:
         """Files below a folder at the branch's head as last seen, by path. What others keep there under names that we
         never use, and what is too large to be ours, is left out. Raises SourceError(CORRUPT)."""
-        repo, tree, inside = self._mirror.repo, self._tree(self._mirror.status_head), folder.strip("/")
-        try:
+        inside = folder.strip("/")
+        with self._reading():
+            repo, tree = self._mirror.repo, self._tree(self._mirror.status_head)
             found = treewalk.lookup(tree, inside) if tree is not None else None
             if not isinstance(found, pygit2.Tree):
                 return {}
@@ -88,9 +93,7 @@ class StatusBranch:
                     oid = pygit2.Oid(hex=entry.content_id)
                     if repo.odb.read_header(oid)[1] <= treewalk.MAX_FILE_BYTES:
                         files[path] = bytes(repo.odb.read(oid)[1])
-        except (KeyError, pygit2.GitError) as error:
-            raise SourceError(SourceErrorClass.CORRUPT, f"the status branch cannot be read ({error})") from error
-        return files
+            return files
 
     def commit_and_push(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         """One commit with `changes` on the latest head of the branch, pushed. See PushOutcome."""
@@ -98,11 +101,23 @@ class StatusBranch:
             check_path(path)
         try:
             return self._push_until_done(changes, message)
-        except (SourceError, pygit2.GitError, KeyError, OSError) as error:
-            failure = translate(error, display=self._mirror.remote.display, scheme="state")
-            if failure.error_class is SourceErrorClass.CORRUPT:
-                self._mirror.mark_damaged()
+        except _UNREADABLE as error:
+            failure = self._failure(error)
             return PushOutcome(kind=PushKind.FAILED, sentence=failure.sentence, error_class=failure.error_class)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> SourceError:
+        """What went wrong here; what is damaged is built anew by the next fetch."""
+        failure = translate(error, display=self._mirror.remote.display, scheme="state")
+        if failure.error_class is SourceErrorClass.CORRUPT:
+            self._mirror.mark_damaged()
+        return failure
 
     def _push_until_done(self, changes: Mapping[str, bytes | None], message: str) -> PushOutcome:
         words = ""

@@ -71,11 +71,14 @@ class Line(msgspec.Struct):
     object: Watched
 
 
+decode_line = msgspec.json.Decoder(Line).decode
+
+
 class Recorder:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.lease = 0
-        self.events: list[tuple[float, bytes]] | None = None  # None: not followed
+        self.seen: dict[str, float] | None = None  # by resourceVersion, when its event was taken in; None: not followed
 
     def begin(self, call: Call) -> Call:
         if "/leases/" in call.path or call.path.endswith("/leases"):
@@ -87,8 +90,8 @@ class Recorder:
     async def following(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         async for line in lines:
             yield line
-            if self.events is not None:  # whoever asks for the next line has taken this one in
-                self.events.append((time.monotonic(), line))
+            if self.seen is not None:  # whoever asks for the next line has taken this one in
+                self.seen[decode_line(line).object.metadata.resourceVersion] = time.monotonic()
 
     def obey(self, line: list[str]) -> None:
         match line:
@@ -96,18 +99,13 @@ class Recorder:
                 self.calls.clear()
                 self.lease = 0
             case ["follow"]:
-                self.events = []
+                self.seen = {}
             case ["dump", file]:
                 Path(file).write_bytes(msgspec.msgpack.encode(self.calls))
             case ["seen", file]:
-                Path(file).write_text(json.dumps(self._seen()))
+                Path(file).write_text(json.dumps(self.seen))
             case _:
                 raise ValueError(line)
-
-    def _seen(self) -> dict[str, float]:
-        """When the event of each resourceVersion had been taken in."""
-        decode = msgspec.json.Decoder(Line).decode
-        return {decode(line).object.metadata.resourceVersion: at for at, line in self.events or ()}
 
 
 class RecordingConnection(Connection):

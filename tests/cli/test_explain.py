@@ -78,6 +78,13 @@ def test_an_object_of_a_workload_with_errors(gitops: Any, template: Path) -> Non
     assert "GO2004" in result.out
 
 
+def test_a_misspelled_object_is_guessed_beside_errors_of_others(gitops: Any, template: Path) -> None:
+    (template / "tasks" / "warm-cache" / "task.yaml").write_text("a: [")
+    result = gitops("explain", template, "Service/ech")
+    assert result.code == 1
+    assert "no unit without errors has Service/ech; there is Service/echo" in result.err
+
+
 def test_a_credential_is_not_shown(gitops: Any, template: Path) -> None:
     token = "nvapi-" + "k" * 60
     file = template / SETTINGS

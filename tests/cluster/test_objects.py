@@ -131,7 +131,7 @@ async def test_unreachable_is_an_error_value(
         assert isinstance(result, ApiError)
         assert result.cls is ErrorClass.UNREACHABLE
     proxy.restore()
-    assert await objects.get(CONFIG_MAP, ref) is None
+    assert await objects.get(CONFIG_MAP, ref, urgent=True) is None  # no other call is sent for a moment
 
 
 async def test_create_replace_and_merge_of_bookkeeping(applier: Objects, namespace: str) -> None:

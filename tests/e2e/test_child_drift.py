@@ -93,8 +93,8 @@ async def test_a_hand_edit_of_a_child_that_its_operator_leaves_is_told_and_never
     )
     await until(lambda: sentence in unit(running, "embed").outcome.sentence, "the edit to be told")
     place = f"{DGX}/function.embed.any-0.yaml"
-    await until(lambda: running.status(f"drift/{place}").get("drifts"), "the drift file")
-    [record] = running.status(f"drift/{place}")["drifts"]
+    await until(lambda: running.status(f"drift/{place}").get("open"), "the drift file")
+    [record] = running.status(f"drift/{place}")["open"]
     assert (record["kind"], record["live"]) == ("child", "example.com/evil:1")
     assert record["by"] == "kubectl-set (Update)"
     assert record["declaredAt"] == "functions/embed/manifests/nim.yaml:1"
@@ -109,5 +109,6 @@ async def test_a_hand_edit_of_a_child_that_its_operator_leaves_is_told_and_never
     # a child that is made anew is as its operator wants it
     plane.kubectl("delete", "-n", made["embed"], f"deployment/{name}")
     await until(lambda: unit(running, "embed").outcome.sentence == "as declared", "the edit to be over")
-    await until(lambda: running.status(f"drift/{place}")["drifts"][0]["outcome"] == "reverted", "the record to say so")
+    await until(lambda: not running.status(f"drift/{place}").get("open"), "the record to say so")
+    assert running.status(f"drift/{place}")["recent"][0]["outcome"] == "reverted"
     assert except_parents(running.writes(DGX)) == []

@@ -54,8 +54,14 @@ SOME = objects("namespaces configmaps/settings configmaps/extra")
 POINTS = (
     Point("before-the-parent-is-made", "POST", f"{PARENTS}$", False, objects("")),
     Point("the-parent-is-made-and-its-answer-lost", "POST", f"{PARENTS}$", True, objects("")),
-    Point("before-the-first-apply", "PATCH", r"/api/v1/namespaces/[\w-]+$", False, objects("")),
-    Point("the-first-apply-is-done-and-its-answer-lost", "PATCH", r"/namespaces/[\w-]+$", True, objects("namespaces")),
+    Point("before-the-first-apply", "PATCH", r"/namespaces/crash-[\w-]+$", False, objects("")),
+    Point(
+        "the-first-apply-is-done-and-its-answer-lost",
+        "PATCH",
+        r"/namespaces/crash-[\w-]+$",
+        True,
+        objects("namespaces"),
+    ),
     Point("between-two-objects", "PATCH", "/deployments/web$", False, SOME),
     Point("the-last-apply-is-done-and-its-answer-lost", "PATCH", "/deployments/web$", True, EVERYTHING),
     Point("before-the-parent-is-settled", "PATCH", f"{PARENTS}/{PARENT}$", False, EVERYTHING),

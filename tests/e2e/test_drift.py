@@ -520,3 +520,4 @@ async def test_drift_of_a_time_without_a_daemon_is_found_at_start_and_told_from_
     assert sorted(w.path.rpartition("/")[2] for w in except_parents(again.writes(DGX))) == ["settings", "web"]
     record = await drift_reported(again, "app", path="data.level", outcome="repaired")
     assert record["by"] == "kubectl-patch (Update)"
+    await drift_reported(again, "app", kind="deleted", object="Deployment.apps restart/web", outcome="repaired")

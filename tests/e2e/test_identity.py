@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controlplane_kit import faults
 from controlplane_kit.client import MERGE, ApiServer
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faultproxy import FaultProxy
@@ -17,6 +18,7 @@ from fleet_kit.fixtures import OPTIONS, Fleet, StartFleet, cluster, config_map, 
 
 from gitops.cluster.connection import ConnectionSettings
 from gitops.cluster.leases import LeaseTimes
+from gitops.model.identity import ClusterUid
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.e2e]
 
@@ -138,6 +140,33 @@ async def test_a08_a_cluster_made_anew_behind_the_same_address_is_first_contact(
     await until(lambda: uid_told(running) not in ("", old_uid), "its uid in the status")
     assert running.engine.workers["one"].replaced
     assert plane.get(CLAIM)["data"]["reconciler"] == "demo"
+
+
+async def test_a08_after_the_lease_was_lost_it_is_asked_again_who_is_there(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long enough for another cluster to have come in the place of this one, with a Lease of its own."""
+    repo.commit(one_bundle(SPACE), "first")
+    running = await fleet(repo, {"one": plane}, options=FAST)
+    await running.settled()
+    worker, proxy = running.engine.workers["one"], running.proxies["one"]
+    session, asked = worker._session, []
+
+    async def identify(*_: object) -> ClusterUid:
+        asked.append(worker.uid)
+        return ClusterUid("another") if len(asked) > 1 else worker.uid
+
+    monkeypatch.setattr("gitops.reconcile.session.identify", identify)
+    for _ in range(2):
+        proxy.fail(faults.BROKEN, faults.on(path="/leases"), times=None)
+        await until(lambda: not worker.may_write, "the Lease to be lost")
+        proxy.restore()
+        await until(lambda: worker.may_write, "it to write again")
+        if len(asked) == 1:
+            assert worker._session is session, "it is the same cluster"
+    assert len(asked) == 2
+    assert worker._session is not session, "whoever it is has to be found out before anything is written"
+    await running.settled()
 
 
 async def test_a_claim_that_is_changed_by_hand_ends_the_writing(

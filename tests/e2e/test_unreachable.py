@@ -141,13 +141,16 @@ async def test_a05_whatever_one_of_three_clusters_does_the_others_finish_as_if_a
             assert level(clusters[third], "three") != str(number)
             assert of_cluster(running, third)["since"] == told["since"]
 
+            proxy.clear()
             proxy.restore()
             kubeconfig.write_bytes(well)
             await until(lambda: level(clusters[third], "three") == str(number), "the third to be as declared")
             await until(lambda: of_cluster(running, third).get("status") == "Reachable", "its status")
             await running.settled()
-    deleted = [r for r in proxy.requests if r.method == "DELETE"]
-    assert deleted == []
+            assert proxy.seen("DELETE") == []
+            lists = Counter(r.path for r in proxy.seen("GET", "/configmaps$", watch=False) if "limit" in r.query)
+            assert lists
+            assert max(lists.values()) <= 2, "it comes back without a herd"
 
 
 @pytest.mark.parametrize("fault", FAULTS)

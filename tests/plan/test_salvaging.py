@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitops.model.functions import FunctionDeployment
-from gitops.plan.salvaging import MATERIAL, salvage
+from gitops.plan.salvaging import MATERIAL, field_at, salvage
 
 GPU = {"id": "h100", "gpu": "H100", "minInstances": 2}
 DEPLOYMENT = {
@@ -47,5 +47,7 @@ def test_without_what_objects_are_made_of_nothing_is_left(field):
     assert without(("spec", field)) is None
 
 
-def test_a_wrong_item_of_a_list_leaves_nothing_because_others_would_move():
-    assert without(AT, "?") is None
+def test_of_a_list_with_a_wrong_item_nothing_stays_because_others_would_move():
+    assert field_at((*AT, "regions", 0)) == (*AT, "regions")
+    assert without((*AT, "regions"), [5]).spec.gpuSpecifications[0].regions == []
+    assert salvage(FunctionDeployment, DEPLOYMENT, [field_at(AT)]) is None

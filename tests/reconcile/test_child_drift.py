@@ -21,6 +21,7 @@ from gitops.reconcile.context import Context
 from gitops.reconcile.outcomes import SyncState
 from gitops.reconcile.sightings import Sightings
 from gitops.report.drift import DriftKind, Repair
+from gitops.report.drift_history import recalled
 from tests.reconcile.conftest import Clock, unit_work
 from tests.reconcile.unit_bench import Bench
 
@@ -186,6 +187,26 @@ def test_another_edit_is_told_anew_and_a_status_write_beside_it_is_not(scene: Sc
     assert scene.told()
     [drift] = scene.drifts
     assert (drift.live, drift.count, drift.repaired) == ("worse", 2, Repair.REPORTED)
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_what_a_file_told_before_a_restart_goes_on_or_is_over(
+    scene: Scene, clock: Clock, kit: Any, context: Context, still: bool
+) -> None:
+    scene.event("MODIFIED", child(edited=True))
+    clock.now += HEALS_WITHIN
+    scene.told()
+    (told,) = scene.drifts
+    again = Scene(kit, context, OWNER)
+    again.state.units[kit.key].drifts = recalled([told], [], settled=lambda ref: True, at=context.moment())
+    again.event("ADDED", OWNER)
+    again.event("ADDED", child(edited=still))
+    _, later = again.sightings.children.tell(again.state.unit(kit.key))  # type: ignore[arg-type]
+    assert later == HEALS_WITHIN
+    assert [d.repaired for d in again.drifts] == [Repair.REPORTED], "not known yet"
+    clock.now += HEALS_WITHIN
+    assert len(again.told()) == still
+    assert [(d.repaired, d.count) for d in again.drifts] == [(Repair.REPORTED if still else Repair.REVERTED, 1)]
 
 
 def test_children_may_come_before_the_object_they_belong_to(kit: Any, context: Context, clock: Clock) -> None:

@@ -78,13 +78,16 @@ def test_who_gave_in_is_forgotten_after_as_long_as_the_last_pause() -> None:
         (("spec", "containers", 0, "image"), True),
         (("metadata", "annotations", "a/b"), True),
         (("spec", "args"), True),
+        (("spec", "containers"), False),
+        (("spec", "gone", "field"), True),
         (("spec", "containers", 1), False),
         (("metadata", "labels", "gitops/reconciler"), False),
         (WHOLE, False),
     ],
 )
 def test_what_can_be_left_to_the_other_side(path: Any, leaf: bool) -> None:
-    assert may_be_left_out(path) is leaf
+    body = {"spec": {"replicas": 1, "args": ["a"], "containers": [{"name": "a", "image": "b"}, {"name": "b"}]}}
+    assert may_be_left_out(path, body) is leaf
 
 
 # -- what is remembered ----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from gitops.model.clusters import Cluster
 from gitops.model.identity import ClusterName, UnitKey
 from gitops.readiness.aggregating import UnitMemory
 from gitops.reconcile.accounts import once_report
-from gitops.reconcile.cluster_worker import CREDENTIALS_CHECK, ClusterWorker
+from gitops.reconcile.cluster_worker import CREDENTIALS_CHECK, UNREACHABLE_AFTER, ClusterWorker
 from gitops.reconcile.reporting import _pending_status
 from gitops.reconcile.session import Refused
 
@@ -106,3 +106,42 @@ async def test_why_a_cluster_does_not_answer_is_logged_once_for_each_cause(
     ]
     assert (worker.contact.message, worker.contact.since) == ("unreachable: connection refused", first)
     await worker.stop()
+
+
+@pytest.mark.parametrize(
+    ("cls", "unreachable"),
+    [
+        (ErrorClass.UNREACHABLE, True),
+        (ErrorClass.RETRY, True),  # 500 or 429 to everything
+        (ErrorClass.UNAUTHORIZED, True),
+        (ErrorClass.FORBIDDEN, False),  # of the Lease alone: the rest may be seen
+    ],
+)
+async def test_a_cluster_that_gives_no_good_answer_for_long_is_unreachable_since_the_last_good_one(
+    kit: Any, context: Any, cls: ErrorClass, unreachable: bool
+) -> None:
+    now = [1_000.0]
+    worker = ClusterWorker(
+        DOCUMENT,
+        reconciler=kit.reconciler,
+        claim=Claim(kit.reconciler, "https://git.example/x.git", ""),
+        connector=Refusing(),
+        context=dataclasses.replace(context, wall=lambda: now[0]),
+        parents_known=lambda: None,
+        facts_known=lambda: None,
+        touched=lambda name, key: None,
+        identities={},
+        recall=lambda key: UnitMemory(),
+    )
+    error = ApiError(cls, message="no")
+    worker._heartbeat(None)
+    now[0] += UNREACHABLE_AFTER / 2
+    worker._heartbeat(error)
+    assert worker.contact.reachable, "once may be chance"
+    now[0] += UNREACHABLE_AFTER
+    worker._heartbeat(error)
+    assert worker.contact.reachable is not unreachable
+    assert worker.contact.since == 1_000.0
+    assert worker.contact.message.startswith(str(error))
+    worker._heartbeat(None)
+    assert (worker.contact.reachable, worker.contact.message) == (True, "")

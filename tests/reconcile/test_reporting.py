@@ -20,13 +20,12 @@ from gitops.plan.units import Compilation
 from gitops.policy.facts import ClusterFacts
 from gitops.policy.schemas.kind_schema import KindSchema
 from gitops.policy.schemas.schema_set import SchemaSet
-from gitops.readiness.aggregating import UnitMemory, UnitStatus
+from gitops.readiness.aggregating import DeclaredStatus, UnitMemory, UnitStatus, unit_status
 from gitops.readiness.owners import OwnerIndex
 from gitops.readiness.statuses import Status
 from gitops.reconcile.auditing import AuditReport
 from gitops.reconcile.cluster_worker import Contact
 from gitops.reconcile.heads import Head
-from gitops.reconcile.judging import judge
 from gitops.reconcile.outcomes import SyncState, UnitOutcome
 from gitops.reconcile.reporting import Reporter
 from gitops.reconcile.sightings import Sightings
@@ -75,13 +74,13 @@ class Desk:
             contact=Contact(True, self.context.wall()),
             standby="",
             uid=f"uid-{name}",
+            replaced="",
             server_version="v1.34.0",
             may_write=True,
             facts=None,
             serving=lambda key: None,
             blind={},
             audit=None,
-            replaced="",
         )
         return worker
 
@@ -178,13 +177,12 @@ async def test_a02_kinds_that_cannot_be_seen_are_told_with_since_when_and_why(de
 
 
 async def test_a06_files_of_a_unit_with_six_thousand_objects_stay_small(desk: Desk) -> None:
-    key = desk.kit.key
-    objects = [desk.kit.desired(f"{'long-name-' * 20}{i}") for i in range(6_000)]
-    worker = desk.worker("a", desk.kit.unit(*objects), records=[desk.kit.record(*objects)])
-    worker.state.units[key].status = None
-    judge(worker.state, key, owners=OwnerIndex(), context=desk.context, blind={})
-    for desired in objects:
-        worker.state.left_behind[replace(desired.ref, name=f"{desired.ref.name}-behind")] = "made by us"
+    key, web = desk.kit.key, desk.kit.desired("web")
+    refs = [replace(web.ref, name=f"{'long-name-' * 20}{i}") for i in range(6_000)]
+    worker = desk.worker("a", desk.kit.unit(web), records=[desk.kit.record(web)])
+    declared = [DeclaredStatus(ref=ref, status=None) for ref in refs]
+    worker.state.units[key].status, _ = unit_status(declared, owners=OwnerIndex(), now=desk.context.wall())
+    worker.state.left_behind = dict.fromkeys(refs, "made by us")
     await first_head(desk)
     sizes = {path: len(content) for path, content in desk.reporter.files.items()}
     assert max(sizes.values()) < 100_000, sizes
@@ -466,6 +464,16 @@ async def test_open_drift_is_not_forgotten_nor_new_after_a_restart(drifting: Dri
     assert [(row["outcome"], row["detectedAt"]) for row in drifting.file["recent"]] == [
         ("reverted", stamp(clock.now - 2000))
     ]
+
+
+async def test_drift_of_an_object_that_git_drops_is_over(drifting: Drifting, kit: Any) -> None:
+    drifting.see()
+    drifting.see("debug")
+    await first_head(drifting.desk)
+    drifting.state.assign(kit.assignment(kit.unit(kit.desired("app", key=CHAT), key=CHAT, content="2"), commit="c2"))
+    await drifting.desk.write(CHAT)
+    assert "open" not in drifting.file
+    assert [row["outcome"] for row in drifting.file["recent"]] == ["reverted"]
 
 
 async def test_reading_the_branch_again_counts_nothing_twice(drifting: Drifting, clock: Any) -> None:

@@ -202,6 +202,40 @@ async def test_an_object_that_lost_our_label_is_reported_as_such_and_labelled_ag
     assert [d.kind for d in state.units[kit.key].drifts].count("relabelled") == 1
 
 
+async def test_how_long_a_mode_holds_up_a_repair_is_no_time_of_repair(bench: Bench, kit: Any) -> None:
+    state = drifted(bench, kit, Mode.REPORT)
+    (record,) = state.objects.values()
+    record.drifted_at = 1.0
+    await bench.work(state)
+    assert record.drifted_at is None
+
+
+@pytest.mark.parametrize(("there", "kind"), [(False, "deleted"), (True, "relabelled")])
+async def test_what_went_while_nobody_watched_is_told(bench: Bench, kit: Any, there: bool, kind: str) -> None:
+    """After a start: the parent has it, and no list shows it."""
+    web = kit.desired("web")
+    state = kit.state(kit.unit(web), records=[kit.record(web)])
+    if there:
+        bench.cluster.objects[web.ref] = kit.live(web)
+        del bench.cluster.objects[web.ref]["metadata"]["labels"]["gitops/reconciler"]
+    assert (await bench.work(state)).state is SyncState.SYNCED
+    assert [(d.kind, d.repaired) for d in state.units[kit.key].drifts] == [(kind, Repair.REPAIRED)]
+
+
+async def test_a_refused_repair_is_told_as_failed_until_it_succeeds(bench: Bench, kit: Any) -> None:
+    state = drifted(bench, kit)
+    (live,) = bench.cluster.objects.values()
+    sightings = Sightings(state, bench.context, look=lambda key, urgent: None, touched=lambda key: None)
+    state.objects[kit.ref("web")].last_desired = state.unit(kit.key).objects[0].digest
+    sightings.declared_event(Changed(live))
+    bench.cluster.faults["apply", "web"] = kit.error(ErrorClass.REFUSED)
+    await bench.work(state)
+    assert [d.repaired for d in state.units[kit.key].drifts] == [Repair.FAILED]
+    del bench.cluster.faults["apply", "web"]
+    await bench.work(state)
+    assert [d.repaired for d in state.units[kit.key].drifts] == [Repair.REPAIRED]
+
+
 async def test_an_object_that_is_there_with_its_label_was_only_out_of_sight(bench: Bench, kit: Any) -> None:
     """The watch broke and was begun again: nothing happened to the object."""
     web, state = suspect(kit)

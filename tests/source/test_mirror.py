@@ -1,5 +1,6 @@
 """Fetching over real transports: what becomes of the head, and what survives failures."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -221,6 +222,28 @@ def test_an_object_cut_short_is_not_waited_for(share: float, upstream: Repositor
     restarted = make_mirror(upstream.url)
     assert kept not in restarted.repo
     assert restarted.fetch().kind is FetchKind.UNCHANGED
+
+
+@pytest.mark.parametrize("content", ["", "0123\n", "\0garbage"], ids=["empty", "cut", "garbage"])
+@pytest.mark.parametrize("name", ["refs/mirror/main", "refs/gitops/last-good", "refs/mirror/gitops-status"])
+def test_a_reference_that_a_power_cut_broke_is_written_anew(
+    name: str, content: str, upstream: Repository, make_mirror: MakeMirror
+) -> None:
+    upstream.commit({"status/README.md": "x\n"}, branch="gitops-status")
+    mirror = make_mirror(upstream.url, status_branch="gitops-status")
+    head = mirror.fetch().head
+    mirror.close()
+    (Path(mirror.repo.path) / name).write_text(content)
+    restarted = make_mirror(upstream.url, status_branch=None)
+    assert restarted.fetch().head == head
+    assert restarted.tree(head).entries()
+    with contextlib.suppress(SourceError):  # found only now; the next look builds anew
+        restarted.watch_status("gitops-status")
+    restarted.fetch()
+    restarted.watch_status("gitops-status")
+    assert restarted.fetch_status() == upstream.head("gitops-status")
+    new = upstream.commit({"b.yaml": "b\n"})
+    assert restarted.fetch().head == new
 
 
 def test_a_corrupt_repository_stays_until_the_server_is_back(

@@ -302,6 +302,25 @@ def test_a_damaged_mirror_is_an_outcome_and_heals(upstream: Repository, make_mir
     assert upstream.files(branch=STATUS) == ["status/x/a.yaml", "status/x/b.yaml"]
 
 
+@pytest.mark.parametrize("lost", ["status/x", "status/x/a.yaml"])
+def test_what_cannot_be_read_any_more_is_damage_and_heals(
+    lost: str, upstream: Repository, make_mirror: MakeMirror
+) -> None:
+    mirror = make_mirror(upstream.url)
+    mirror.fetch()
+    status_of(mirror).commit_and_push({"status/x/a.yaml": b"1\n"}, "one")
+    found = upstream.git("rev-parse", f"{STATUS}:{lost}").strip()
+    mirror.close()
+    (Path(mirror.repo.path) / "objects" / found[:2] / found[2:]).unlink()
+    restarted = make_mirror(upstream.url)
+    status = status_of(restarted)
+    with pytest.raises(SourceError) as raised:
+        status.contents("status")
+    assert raised.value.error_class is SourceErrorClass.CORRUPT
+    restarted.fetch()
+    assert status.contents("status") == {"status/x/a.yaml": b"1\n"}
+
+
 UNSAFE = [
     "../../.github/workflows/x",
     "status/../../x",

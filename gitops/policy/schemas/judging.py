@@ -29,7 +29,7 @@ from gitops.policy.schemas.native import common_problems, complete, undecided
 from gitops.policy.schemas.reading import Schema, UnusableSchema
 from gitops.policy.schemas.typed import TYPES, Types, json_type
 from gitops.policy.schemas.updates import tolerance
-from gitops.policy.verdicts import Judgement, Problem
+from gitops.policy.verdicts import SOUND, Judgement, Problem
 
 DEEPEST = 150
 """Levels of an object; Kubernetes' own kinds have about twenty."""
@@ -101,7 +101,8 @@ def judge(
         return Judgement(problems)
     results = _native(gvk) if header.builtin else _custom(kind, header)
     found = Judgement(*results(copy, None)) if live is None else _over(results, copy, live, kind, declared)
-    return Judgement(found.problems, (*_compared(copy, live), *found.unchecked))
+    unchecked = (*_compared(copy, live), *found.unchecked)
+    return Judgement(found.problems, unchecked) if found.problems or unchecked else SOUND
 
 
 Results = tuple[tuple[Problem, ...], tuple[str, ...]]

@@ -94,6 +94,10 @@ class FaultProxy:
         """The requests that changed something or tried to: no dry runs, no Lease."""
         return [request for request in self.calls() if request.is_write]
 
+    def frozen(self) -> int:
+        """How many calls, watches not counted, have an answer that fell silent and wait for it."""
+        return sum(r.frozen and r.ended is None and not r.is_watch for r in list(self.requests))
+
     def clear(self) -> None:
         """Forget the requests so far."""
         self.requests.clear()
@@ -214,6 +218,7 @@ class FaultProxy:
             if isinstance(action, faults.CutAfter):
                 _cut(incoming)
             if isinstance(action, faults.FreezeAfter):
+                request.frozen = True
                 await asyncio.Event().wait()  # until the client gives up, which cancels this handler
             await outgoing.write_eof()
             return outgoing

@@ -21,6 +21,8 @@ class Request:
     """time.monotonic()"""
     status: int = 0
     ended: float | None = None
+    frozen: bool = False
+    """Whether its answer fell silent (FreezeAfter); it then lasts until its client gives up."""
 
     @property
     def is_watch(self) -> bool:

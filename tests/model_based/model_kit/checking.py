@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gitops.plan.units import PART_OF_LABEL, RECONCILER_LABEL, SOURCE_ANNOTATION
+from gitops.reconcile.outcomes import SyncState
 from model_kit.api import LEASES
 from model_kit.declaring import BUNDLES, CLUSTER, DEAD, FOLDERS, SLOTS, Entry
 from model_kit.others import NOTE
@@ -44,6 +45,8 @@ class Checks:
             self._found += self._no_lease(daemon, sent)
         if sent.method == "DELETE" and not sent.is_lease:
             self._found += self._unproven(sent)
+        if sent.method == "PATCH" and sent.query.get("force") == "true":
+            self._found += self._unnamed(sent)
         if sent.method == "PUT" and not sent.is_lease:
             self._found.append(f"a PUT of {sent.path}")
 
@@ -53,6 +56,13 @@ class Checks:
         holder = lease["spec"].get("holderIdentity") if lease is not None else None
         if holder not in (None, "", daemon.name) and "/namespaces/gitops-system" not in sent.path:
             yield f"{daemon.name} writes {sent.path} while {holder} has the Lease"
+
+    def _unnamed(self, sent: Sent) -> Iterator[str]:
+        """A crash right after an apply must not leave what no parent names."""
+        slot, others = self._story.names.slot_at(sent.path), self._story.others
+        named = {m.ref.name for record in others.parents().values() for m in record.members}
+        if slot is not None and slot not in named | others.orphans:
+            yield f"apply of {slot}, which no parent names"
 
     def _unproven(self, sent: Sent) -> Iterator[str]:
         story, assignment = self._story, sent.assignment
@@ -78,9 +88,9 @@ class Checks:
         if not {(slot, uid), (slot, "")} & members and slot not in story.others.orphans:
             yield f"DELETE {sent.path} of uid {uid}, which no parent names"
         live = story.api.get(sent.path)
-        if live is not None and (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) == (uid, version):
-            if not self._marked(live):
-                yield f"DELETE {sent.path}, which does not carry our marks"
+        meant = live is not None and (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) == (uid, version)
+        if meant and not self._marked(live):
+            yield f"DELETE {sent.path}, which does not carry our marks"
 
     def _parent_unproven(self, sent: Sent, keeps: set[str]) -> Iterator[str]:
         record = self._story.others.parents().get(sent.path.rpartition("/")[2])
@@ -239,7 +249,8 @@ class Checks:
             yield f"status/bundles/{bundle}.yaml does not say that {bundle} is held: {workload}"
         if file is not None and not file.get("held"):
             yield f"the status of {bundle} does not say that it is held"
-        if file is not None and file.get("commit") not in self._story.history.held_at(bundle):
+        # Without a commit: it broke before it was applied as a whole for the first time.
+        if file is not None and file.get("commit") not in {None, *self._story.history.held_at(bundle)}:
             yield f"the status of {bundle} names commit {file.get('commit')}, which was broken"
 
     # -- what is there -----------------------------------------------------------------------------------------------
@@ -268,9 +279,8 @@ class Checks:
         return ours and any(e["manager"] == f"gitops-{name}" for e in metadata.get("managedFields") or ())
 
 
-STATES = frozenset(
-    "Pending Refused Waiting Blocked NeedsRecreate Retrying Held Paused Contested Conflict Fused Removing".split()
-)
+STATES = frozenset(SyncState) - {SyncState.SYNCED, SyncState.RETAINED}
+"""Words with which the outcome of a unit begins that is not as declared."""
 
 
 def differences(declared: Any, live: Any, path: str = "") -> Iterator[str]:

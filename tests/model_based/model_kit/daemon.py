@@ -83,7 +83,7 @@ class Daemon:
         sending: Callable[[Daemon, Sent], None],
     ) -> None:
         self.name = name
-        self.loop = StepLoop(time)
+        self.loop = StepLoop(time, hanging=proxy.frozen)
         self.dead = False
         self._sending = sending
         self._connections: list[Connection] = []
@@ -135,10 +135,10 @@ class Daemon:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until_complete(asyncio.gather(self._main, return_exceptions=True))
-        self.loop.run_until_complete(self._source.let_go())
         self._bury()
 
     def _bury(self) -> None:
+        self.loop.run_until_complete(self._source.let_go())
         left = asyncio.all_tasks(self.loop)
         for task in left:
             task.cancel()
@@ -180,11 +180,11 @@ class Daemon:
         send, open_stream = connection._send, connection._open_stream
 
         async def counted(work: Any) -> Any:
-            self.loop.under_way += 1
+            self.loop.calls += 1
             try:
                 return await work
             finally:
-                self.loop.under_way -= 1
+                self.loop.calls -= 1
 
         async def sending(method: str, path: str, query: Any, headers: Any, body: Any, *more: Any) -> Any:
             self.check_alive()
@@ -230,17 +230,18 @@ class _Source(GitSource):
     async def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         if self._daemon.dead:
             raise SourceError(SourceErrorClass.INTERRUPTED, "killed")
-        self._daemon.loop.under_way += 1
+        self._daemon.loop.threads += 1
         try:
             return await super().call(function, *args, **kwargs)
         finally:
-            self._daemon.loop.under_way -= 1
+            self._daemon.loop.threads -= 1
 
     async def let_go(self) -> None:
         """As the end of a process does: no lock on the state folder stays. A call on the thread ends first."""
         for mirror in self._mirrors:
             mirror.interrupt()
-        await self._worker.close(timeout=10_000.0)
+        await self._worker.close(timeout=0.0)
+        self._worker._thread.join()
         for mirror in self._mirrors:
             mirror.close()
 

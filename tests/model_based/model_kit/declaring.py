@@ -30,7 +30,8 @@ SLOTS = ("cm-0", "cm-1", "cm-2", "cm-3", "svc-0", "svc-1", "w-0", "w-1", "dep-0"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An object in Git: its bundle, the file there, its value, and the one that an overlay sets (None: there is none)."""
+    """An object in Git: its bundle, the file there, its value, and the one that an overlay sets (None: there is none)
+    over it."""
 
     bundle: str
     file: str

@@ -18,14 +18,14 @@ STRANGER = "applyset-stranger-v1"
 NOTE = "stranger"
 HANDS = (
     *("edit", "apply", "json", "ours", "scale", "extra", "unlabel", "relabel", "wipe", "status"),
-    *("delete", "recreate", "make", "parent", "lease"),
+    *("delete", "recreate", "make", "parent", "lease", "definition"),
 )
 """What others do, each with a slot and a value."""
 
 
 class Others:
-    """`disturbed`: objects whose uid is another one since; `let_go`: without our marks, so that they stay when Git drops
-    them before the repair; `orphans`: nobody knows any more that they were ours; `notes`: uid of the objects that
+    """`disturbed`: objects whose uid is another one since; `let_go`: without our marks, so that they stay when Git
+    drops them before the repair; `orphans`: nobody knows any more that they were ours; `notes`: uid of the objects that
     carry something of others."""
 
     def __init__(self, story: Story) -> None:
@@ -111,6 +111,9 @@ class Others:
                 self._make(path, slot, body)
             case "parent":
                 self._lose_parent(value)
+            case "definition":
+                self.disturbed |= {slot for slot in SLOTS if kind_of(slot) == "Widget"}
+                self._story.bench.make_definition_anew()
             case "lease":
                 self._api.request("DELETE", f"{LEASES}/gitops-{self._story.names.reconciler}")
 

@@ -11,7 +11,7 @@ means something in every state, so lines can be left out of a story and it is st
 | `settle` | it goes on until everything is right and nothing is left to do |
 | `edit cm-0 9` … | others' hands (others.py) |
 | `fault 429 patch 2 0` … | the proxy fails (faulting.py) |
-| `kill kept`, `kill lost`, `kill corrupt` | SIGKILL where the daemon is now, what becomes of its files; a new one begins |
+| `kill kept` (`lost`, `corrupt`) | SIGKILL where the daemon is now; what becomes of its files; a new one begins |
 | `stop` | SIGTERM, and a new one |
 | `swap` | the daemon stands still from now on, and another goes on (a stand-by, at first) |
 """
@@ -29,21 +29,25 @@ from pathlib import Path
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faultproxy import FaultProxy
 
-from model_kit.api import LEASES, SYSTEM, Api, ApiFailure
+from gitops.cluster.access import load_libraries
+from model_kit.api import LEASES, SYSTEM, Api
 from model_kit.checking import Checks
 from model_kit.daemon import Daemon, Sent, spoil
-from model_kit.declaring import FOLDERS, Names, Tree, definition
+from model_kit.declaring import FOLDERS, GROUP, Names, Tree, definition
 from model_kit.faulting import fault
 from model_kit.history import History
 from model_kit.others import HANDS, Others
 from model_kit.repository import StoryRepository
 from model_kit.timing import StoryTime
 
-PATIENCE = 20.0
-"""Real seconds until everything must be right: for a machine that is busy with other things."""
-
 LONGEST = 1800.0
-"""Seconds of the story's own time for the same: the longest back-offs may have to end."""
+"""Seconds of the story's own time until everything must be right: the longest back-offs may have to end."""
+
+PATIENCE = 180.0
+"""Real seconds for the same: of a daemon that spins, since waiting costs none."""
+
+POLL = 60.0
+"""Seconds of the story's own time between looks at the repository that nothing asked for."""
 
 LEAPS = 6
 """How often time may leap in a `run`: with nothing else to do a daemon only renews its Lease."""
@@ -67,11 +71,19 @@ class Bench:
     def made(cls, plane: ControlPlane, folder: Path) -> Iterator[Bench]:
         """On a control plane that is used for nothing else."""
         plane.create_crd_objects([definition()])
+        load_libraries()
         api = Api(plane)
         with FaultProxy(plane, folder / "proxy-a") as one, FaultProxy(plane, folder / "proxy-b") as other:
             api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "model"}})
             yield cls(plane, api, (one, other), folder)
         api.close()
+
+    def make_definition_anew(self) -> None:
+        """Delete the definition of Widgets, and all of them with it, and make it again."""
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{GROUP}"
+        self.api.request("DELETE", path)
+        self.plane.wait(lambda: self.api.get(path) is None, "the definition to go")
+        self.plane.create_crd_objects([definition()])
 
 
 class Story:
@@ -84,7 +96,7 @@ class Story:
         self.names = Names(f"model-{number}", "model")
         self.folder = bench.folder / f"story-{number}"
         self.time = StoryTime()
-        self.began = time.monotonic()
+        self.began = self._polled = time.monotonic()
         self.lines: list[str] = []
         self.log: list[str] = []
         self.history = History()
@@ -150,12 +162,13 @@ class Story:
     def settle(self) -> None:
         """Go on until everything is right, as long as that may take."""
         ends, last = time.monotonic() + PATIENCE, self.time.now() + LONGEST
-        wrong = ["not looked at"]
+        wrong = ["never was the daemon done"]
         while wrong:
             if time.monotonic() > ends or self.time.now() > last:
                 raise AssertionError("\n".join(["this stays wrong:", *wrong]))
             self.steps(8)
-            wrong = ["the daemon is not done"] if not self.daemon.idle_at(self.history.head) else self.checks.wrong()
+            if self.daemon.idle_at(self.history.head):
+                wrong = self.checks.wrong()
         self.checks.remember()
 
     def _rest(self) -> None:
@@ -175,6 +188,9 @@ class Story:
         assert not wrong, "\n".join(["at rest this is wrong:", *wrong])
 
     def steps(self, rounds: int, *, leaps: int | None = None) -> None:
+        if self.time.now() - self._polled > POLL:  # apscheduler goes by the wall clock, which does not leap
+            self._polled = self.time.now()
+            self.daemon.engine.request_fetch()
         self.daemon.steps(rounds, leaps=leaps)
         self.checks.raise_found()
 
@@ -246,4 +262,20 @@ class Story:
         self.repo.close()
 
 
-__all__ = ["ApiFailure", "Bench", "Story"]
+def read_story(path: Path) -> list[str]:
+    """The lines of a kept story, without what is said about it."""
+    return [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def tell(bench: Bench, lines: list[str]) -> None:
+    """A whole story. When it goes wrong: its words and what happened are printed, and what was wrong is raised."""
+    story = Story(bench)
+    try:
+        for line in lines:
+            story.do(line)
+        story.finish()
+    except BaseException:
+        print("the story:", *lines, "", "what happened (real seconds, the story's, what):", *story.log, sep="\n")
+        raise
+    finally:
+        story.close()

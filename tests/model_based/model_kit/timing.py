@@ -17,8 +17,8 @@ from typing import Any
 GRACE = 0.003
 """Seconds of real silence after which a loop with nothing under way is idle: longer than a watch event takes here."""
 
-HANGS = 0.08
-"""Seconds of real silence after which a call under way is taken to hang."""
+HANGS = 1.0
+"""Seconds of real silence after which a call under way is taken to hang, if the proxy does not know that it does."""
 
 
 class StoryTime:
@@ -42,16 +42,17 @@ class StoryTime:
 
 
 class _LeapingSelector(selectors.DefaultSelector):
-    """Waits for real events, and lets time leap when none come."""
+    """Waits for real events, and lets time leap when none come. `patience` says for how long to wait before it does;
+    None: time must not leap now."""
 
-    def __init__(self, time: StoryTime, under_way: Callable[[], int]) -> None:
+    def __init__(self, time: StoryTime, patience: Callable[[], float | None]) -> None:
         super().__init__()
         self._time = time
-        self._under_way = under_way
+        self._patience = patience
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        patience = HANGS if self._under_way() else GRACE
-        if timeout is not None and timeout <= patience:
+        patience = self._patience()
+        if patience is None or (timeout is not None and timeout <= patience):
             return super().select(timeout)
         found = super().select(patience)
         if not found and timeout is not None:
@@ -62,22 +63,34 @@ class _LeapingSelector(selectors.DefaultSelector):
 class StepLoop(asyncio.SelectorEventLoop):
     """An event loop that runs for so many rounds and then stands still, as a stopped process does.
 
-    `under_way` counts what has been begun outside the loop and will come back: calls, work on threads.
+    `calls` and `threads` count what has been begun outside the loop: calls, which may hang (`hanging` says how many are
+    known to), and work on threads, which comes to its end.
     """
 
-    def __init__(self, time: StoryTime) -> None:
-        self.under_way = 0
+    def __init__(self, time: StoryTime, *, hanging: Callable[[], int] = lambda: 0) -> None:
+        self.calls = 0
+        self.threads = 0
         self._story = time
+        self._hanging = hanging
         self._rounds: int | None = None  # that are left; None: it runs until it is done
         self._last_leap = math.inf
-        super().__init__(_LeapingSelector(time, lambda: self.under_way))
+        super().__init__(_LeapingSelector(time, self._patience))
+
+    @property
+    def under_way(self) -> int:
+        return self.calls + self.threads
+
+    def _patience(self) -> float | None:
+        if self.threads:
+            return None
+        return HANGS if self.calls and self.calls > self._hanging() else GRACE
 
     def time(self) -> float:
         return self._story.now()
 
     def steps(self, rounds: int, *, leaps: int | None = None) -> None:
-        """Go on for so many rounds of the loop, or until time has leapt so often. A round runs what is ready by then, or
-        waits until something is."""
+        """Go on for so many rounds of the loop, or until time has leapt so often. A round runs what is ready by then,
+        or waits until something is."""
         if rounds > 0:
             self._rounds = rounds
             self._last_leap = math.inf if leaps is None else self._story.leaps + leaps
@@ -93,9 +106,9 @@ class StepLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
         future = super().run_in_executor(executor, func, *args)
-        self.under_way += 1
+        self.threads += 1
         future.add_done_callback(self._came_back)
         return future
 
     def _came_back(self, _: Any) -> None:
-        self.under_way -= 1
+        self.threads -= 1
