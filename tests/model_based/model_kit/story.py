@@ -29,7 +29,7 @@ from pathlib import Path
 from controlplane_kit.controlplane import ControlPlane
 from controlplane_kit.faultproxy import FaultProxy
 
-from gitops.cluster.access import load_libraries
+from gitops.cluster.access import freeze_libraries
 from model_kit.api import LEASES, SYSTEM, Api
 from model_kit.checking import Checks
 from model_kit.daemon import Daemon, Sent, spoil
@@ -71,7 +71,7 @@ class Bench:
     def made(cls, plane: ControlPlane, folder: Path) -> Iterator[Bench]:
         """On a control plane that is used for nothing else."""
         plane.create_crd_objects([definition()])
-        load_libraries()
+        freeze_libraries()
         api = Api(plane)
         with FaultProxy(plane, folder / "proxy-a") as one, FaultProxy(plane, folder / "proxy-b") as other:
             api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "model"}})
