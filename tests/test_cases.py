@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-PARTS = "YPXSORN"
-"""Letters of the parts that are whole. Those of Git, access, drift and readiness (G, A, D, L) join when theirs are."""
+PARTS = "YPXSORNDA"
+"""Letters of the parts that are whole. Those of Git and readiness (G, L) join when theirs are."""
 
 
 def named_in_tests() -> set[str]:
