@@ -1,8 +1,8 @@
 """Random stories: a seed is a story.
 
-hypothesis is not used here: most of its examples are one step away from the one before (of 60 in a row 25 were no
-others), and a story takes another course each time on a real API server, so its search for a shorter one that fails the
-same way ends nowhere. `shorter` gives what is worth trying instead.
+hypothesis is not used here: most of its examples are hardly other than an earlier one (docs/decisions.md), and a story
+takes another course each time on a real API server, so that a search for a shorter one that fails the same way ends
+nowhere. `shorter` gives what is worth trying instead.
 """
 
 from __future__ import annotations
