@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +25,9 @@ Gitops = Callable[..., Result]
 
 
 @pytest.fixture
-def gitops(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Gitops]:
-    """Runs a command as the shell would: `gitops("validate", folder)`. Logging is put back afterwards."""
+def gitops(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Gitops:
+    """Runs a command as the shell would: `gitops("validate", folder)`."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
 
     def call(*arguments: object) -> Result:
         code = 0
@@ -41,9 +38,7 @@ def gitops(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         said = capsys.readouterr()
         return Result(code, said.out, said.err)
 
-    yield call
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    return call
 
 
 @pytest.fixture
