@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import datetime
 import gc
 import hashlib
@@ -20,8 +21,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from yarl import URL
+
 from gitops.cluster.errors import RequestFailed, given
-from gitops.cluster.exec_plugin import TIMEOUT, PluginCredentials, run_plugin
+from gitops.cluster.exec_plugin import TIMEOUT, PluginCredentials, encoded, run_plugin
 from gitops.cluster.kubeconfig import Files, Kubeconfig, Section, Unusable, identity_of, read_file, read_kubeconfig
 
 YOUNG_OBJECTS = 20_000
@@ -57,7 +60,8 @@ class Endpoint:
     """Which API server is meant, and how it is known to be that. Another endpoint may be another cluster."""
 
     host: str
-    proxy: str = ""
+    proxy: str = field(default="", repr=False)
+    """May have a password in it."""
     server_name: str = ""
     authority: str = ""
     """Digest of the certificates that may have signed the server's; "" = the system's."""
@@ -131,13 +135,13 @@ def _of_pod(account: ServiceAccount) -> Access:
 async def _of_kubeconfig(path: Path) -> Access:
     config = read_kubeconfig(path)
     cluster, user = config.cluster, config.user
-    server = cluster.text("server").rstrip("/")
-    if not server.startswith(("https://", "http://")):
-        raise Unusable("its server is no http:// or https:// address")
+    server = _address(cluster, "server").rstrip("/")
+    if any(sign in server for sign in "@?#"):
+        raise Unusable("its server has a user, a query or a fragment, which no address of an API server has")
     authority = cluster.material("certificate-authority")
     endpoint = Endpoint(
         server,
-        proxy=_proxy(cluster),
+        proxy=_address(cluster, "proxy-url") if cluster.text("proxy-url") else "",
         server_name=cluster.text("tls-server-name"),
         authority=_digest(authority),
         verified=not cluster.flag("insecure-skip-tls-verify"),
@@ -146,7 +150,7 @@ async def _of_kubeconfig(path: Path) -> Access:
     gave = await _from_plugin(plugin, config, endpoint, authority) if plugin is not None else PluginCredentials()
     certificate = gave.certificate or user.material("client-certificate")
     key = gave.key or user.material("client-key")
-    authorization = _bearer(gave.token.encode()) if gave.token else await _authorization(path, user)
+    authorization = _bearer(encoded(gave.token)) if gave.token else await _authorization(path, user)
     context = _ssl_context(endpoint, authority, certificate, key) if server.startswith("https:") else None
     return Access(
         endpoint=endpoint,
@@ -173,14 +177,15 @@ async def _from_plugin(plugin: object, config: Kubeconfig, endpoint: Endpoint, a
 
 
 async def _authorization(path: Path, user: Section) -> str:
-    """The header of a user without a plugin's token: a token, a token file, a name with a password, a provider."""
-    if token := user.text("token"):
-        return _bearer(token.encode())
+    """The header of a user without a plugin's token: a token file (before a token, as in client-go: it is the one that
+    somebody renews), a token, a name with a password, a provider."""
     if name := user.text("tokenFile"):
         return _bearer(read_file(user.folder / name, "tokenFile", user.files))
+    if token := user.text("token"):
+        return _bearer(encoded(token))
     if name := user.text("username"):
         pair = f"{name}:{user.text('password')}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return f"Basic {base64.b64encode(encoded(pair)).decode()}"
     return await _from_provider(path) if "auth-provider" in user.values else ""
 
 
@@ -215,11 +220,14 @@ def _renew_at(expires: datetime.datetime | None) -> datetime.datetime | None:
     return expires - min(EXPIRY_MARGIN, max(expires - now, datetime.timedelta()) / 5)
 
 
-def _proxy(cluster: Section) -> str:
-    proxy = cluster.text("proxy-url")
-    if proxy and not proxy.startswith(("http://", "https://")):
-        raise Unusable("its proxy-url is no http:// or https:// address")
-    return proxy
+def _address(cluster: Section, key: str) -> str:
+    """Looked at here: what a request would say of one that is none quotes it."""
+    text = cluster.text(key)
+    with contextlib.suppress(ValueError):
+        address = URL(text, encoded=True)
+        if address.scheme in ("http", "https") and address.host and text.isprintable() and " " not in text:
+            return text
+    raise Unusable(f"its {key} is no http:// or https:// address")
 
 
 # -- TLS -------------------------------------------------------------------------------------------------------------

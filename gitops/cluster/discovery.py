@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gitops.cluster.connection import Connection, Response
-from gitops.cluster.errors import ApiError, RequestFailed, given
+from gitops.cluster.errors import ApiError, RequestFailed, given, unreachable
 from gitops.model.identity import GroupVersionKind
 from gitops.model.kinds import LEASE, NAMESPACE
 
@@ -208,7 +208,11 @@ class Discovery:
             if not response.ok:
                 return response.error()
             if _LIST not in response.headers.get("Content-Type", ""):
-                return None
+                # Believed for good, so it has to be such a server, and not a proxy's page.
+                answer = response.json()
+                if isinstance(answer, dict) and answer.get("kind") in ("APIVersions", "APIGroupList"):
+                    return None
+                return unreachable("what answers is no Kubernetes API", reason="NotJson")
             listing = _read_aggregated(response.json())
         except RequestFailed as failed:
             return failed.error

@@ -49,7 +49,9 @@ async def run_plugin(
         raise Unusable("the exec plugin wants a terminal (interactiveMode: Always), and a daemon has none")
     # As client-go: a command with a separator is relative to the kubeconfig, one without is looked for in PATH.
     program = str(folder / command) if os.sep in command else command
-    arguments = [str(argument) for argument in plugin.get("args") or ()]
+    arguments = plugin.get("args") or []
+    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+        raise Unusable("the args of the exec plugin are no list of texts")
     output = await _output(program, arguments, _environment(plugin, version, cluster), timeout or TIMEOUT)
     return _credentials(output, version)
 
@@ -59,11 +61,13 @@ def _environment(plugin: Mapping[str, Any], version: str, cluster: Mapping[str, 
     if plugin.get("provideClusterInfo") is True:
         spec["cluster"] = dict(cluster)
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
-    own = {
-        str(e["name"]): str(e["value"])
-        for e in plugin.get("env") or ()
-        if isinstance(e, dict) and {*e} >= {"name", "value"}
-    }
+    pairs = plugin.get("env") or []
+    try:
+        own = {pair["name"]: pair["value"] for pair in pairs}
+    except (KeyError, TypeError):
+        own = {"": None}
+    if not all(isinstance(text, str) for pair in own.items() for text in pair):
+        raise Unusable("the env of the exec plugin is no list of names and values")
     return {**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
 
@@ -107,7 +111,7 @@ def _credentials(output: bytes, version: str) -> PluginCredentials:
         status = document["status"]
         assert document["kind"] == "ExecCredential"
         assert isinstance(status, dict)
-    except (ValueError, KeyError, TypeError, AssertionError):
+    except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
         raise Unusable("the exec plugin printed no ExecCredential with a status") from None
     if document.get("apiVersion") != version:
         raise Unusable("the exec plugin printed an ExecCredential of another apiVersion than asked for")
@@ -116,7 +120,12 @@ def _credentials(output: bytes, version: str) -> PluginCredentials:
     )
     if bool(certificate) != bool(key) or not (token or certificate):
         raise Unusable("the exec plugin gave neither a token nor a certificate with its key")
-    return PluginCredentials(token, certificate.encode(), key.encode(), _moment(status.get("expirationTimestamp")))
+    return PluginCredentials(token, encoded(certificate), encoded(key), _moment(status.get("expirationTimestamp")))
+
+
+def encoded(text: str) -> bytes:
+    """Never fails: what no token or certificate may have in it is refused where it is used."""
+    return text.encode(errors="surrogatepass")
 
 
 def _moment(text: object) -> datetime.datetime | None:

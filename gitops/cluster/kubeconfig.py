@@ -9,7 +9,6 @@ file is quoted in what people are told, except names of contexts, users and clus
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from gitops.cluster.credentials import FileIdentity, file_identity
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+LARGEST = 8 << 20
+"""Bytes of a file. A kubeconfig with the certificates of a hundred clusters has one million."""
 
 Files = dict[Path, FileIdentity | None]
 """Files that were read, as they were right before."""
@@ -52,9 +53,9 @@ class Section:
     def material(self, key: str) -> bytes:
         """What `<key>-data` (base64) or else the file `<key>` holds; b"" when neither is there. Raises Unusable."""
         if data := self.text(f"{key}-data"):
-            try:
-                return base64.b64decode(data, validate=True)
-            except binascii.Error:
+            try:  # in lines, too, as `base64` prints it and kubectl takes it
+                return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True)
+            except ValueError:
                 raise Unusable(f"{key}-data is not base64") from None
         name = self.text(key)
         return read_file(self.folder / name, key, self.files) if name else b""
@@ -74,7 +75,11 @@ def read_kubeconfig(path: Path) -> Kubeconfig:
     files: Files = {}
     try:
         document = yaml.load(read_file(path, "kubeconfig", files), _LOADER)
-    except yaml.YAMLError:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ):  # a date of month 13 is a ValueError, ten thousand "[" the last
         raise Unusable("it is not valid YAML") from None  # unchained: the traceback would quote the file
     if not isinstance(document, dict):
         raise Unusable("it is no map")
@@ -107,9 +112,16 @@ def read_file(path: Path, what: str, files: Files) -> bytes:
     """The content of a small file, noted in `files`. Raises Unusable."""
     files[path] = identity_of(path)  # before it is read: what is written meanwhile makes it another one
     try:
-        content = path.read_bytes()
+        if path.exists() and not path.is_file():  # a pipe would keep the loop waiting for whoever writes to it
+            raise Unusable(f"{what} is no file")
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
     except OSError as error:
         raise Unusable(f"{what} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise Unusable(f"{what} has a name that no file has") from None
+    if len(content) > LARGEST:
+        raise Unusable(f"{what} has more than {LARGEST >> 20} MiB")
     if not content.strip():
         raise Unusable(f"{what} is an empty file")
     return content
@@ -119,5 +131,5 @@ def identity_of(path: Path) -> FileIdentity | None:
     """None while there is no such file, or none that can be looked at."""
     try:
         return file_identity(path)
-    except OSError:
+    except (OSError, ValueError):
         return None

@@ -73,6 +73,7 @@ class StoredLease:
 
     spec: dict[str, Any]
     version: str
+    uid: str = ""
 
 
 def _turn(lease: StoredLease | None) -> int:
@@ -122,7 +123,8 @@ class ClusterLease:
 
 
 def _stored(body: dict[str, Any]) -> StoredLease:
-    return StoredLease(body.get("spec") or {}, body["metadata"]["resourceVersion"])
+    metadata = body["metadata"]
+    return StoredLease(body.get("spec") or {}, metadata["resourceVersion"], metadata.get("uid", ""))
 
 
 class LeaseKeeper:
@@ -153,6 +155,9 @@ class LeaseKeeper:
         """Is it certain that nobody ever held it? Then a Lease that is not there need not be waited for."""
         self.rewound = False
         """Has the cluster's history gone back (etcd was restored from a backup)? Nothing that was read before holds."""
+        self.another = False
+        """Did another Lease come in the place of ours while we held it? Perhaps another cluster answers here now."""
+        self._uid = ""  # of the Lease that we got
         self._stored: StoredLease | None = None
         self._seen: str | None = None  # its version when last looked at; "" while it is not there
         self._seen_at = 0.0  # when, on our clock, that was seen to change
@@ -234,14 +239,17 @@ class LeaseKeeper:
         self._note(found, begun)
         if found is None:
             return _Tried(answer)  # at the next try, if it still is ours to take
+        self.another |= holding and found.uid != self._uid
         if holding and self._is_ours(found):
             answer = await self._store.put(self._claiming(found), found.version)
             return _Tried(answer, won=not isinstance(answer, ApiError))
         return _Tried(found)
 
     def _is_ours(self, found: StoredLease) -> bool:
-        """Is this our turn, whoever else edited it? Another process may have our name, but not our turn."""
-        return found.spec.get("holderIdentity") == self._identity and _turn(found) == self._turn
+        """Is this our turn, whoever else edited it? Another process may have our name, but not our turn; on another
+        cluster we may have both, but not in this Lease."""
+        named = found.spec.get("holderIdentity") == self._identity
+        return named and (found.uid, _turn(found)) == (self._uid, self._turn)
 
     def _note(self, found: StoredLease | None, begun: float) -> None:
         version = found.version if found is not None else ""
@@ -283,7 +291,7 @@ class LeaseKeeper:
         if tried.won:
             assert isinstance(found, StoredLease)
             self._note(found, begun)
-            self._renewed_at, self._turn = begun, _turn(found)
+            self._renewed_at, self._uid, self._turn = begun, found.uid, _turn(found)
             await self._enter(LeaseState(LeasePhase.HELD, self._identity, self._turn))
         elif not isinstance(found, ApiError):
             holder = found.spec.get("holderIdentity") or "" if found is not None else ""

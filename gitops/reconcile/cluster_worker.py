@@ -122,7 +122,7 @@ class ClusterWorker:
         self._heard_at: float | None = None
         self._writing_at: float | None = None  # since when, by the clock, the cluster is ours to tell of
         self._stopping = False
-        self._failing: ErrorClass | None = None  # how the last try to reach the cluster failed
+        self._failing: tuple[ErrorClass, str] | None = None  # how the last try to reach the cluster failed
         self._timers: dict[UnitKey, asyncio.TimerHandle] = {}
         self._moved: set[UnitKey] = set()
         self._judging: asyncio.TimerHandle | None = None
@@ -279,10 +279,10 @@ class ClusterWorker:
             since = self._heard_at if self._heard_at is not None else self.contact.since
             _log.warning("cluster %s does not answer: %s", self.name, error)
             self._known(Contact(False, since, "Unreachable", str(error)))
-        elif error.cls is not self._failing:  # not the answer of each retry, but another cause is news
+        elif _cause(error) != self._failing:
             _log.warning("cluster %s still does not answer: %s", self.name, error)
             self._known(replace(self.contact, message=str(error)))
-        self._failing = error.cls
+        self._failing = _cause(error)
         self._unsettled()
 
     def _refused(self, sentence: str) -> None:
@@ -393,7 +393,7 @@ class ClusterWorker:
         if session is None or not session.may_write() or session.queue.active:
             return False
         report = await session.auditor.run()
-        if report is None:
+        if report is None or session is not self._session:  # else it was another cluster's, perhaps
             return False
         self.audit = report
         self._touched(self.name, None)
@@ -464,3 +464,9 @@ class ClusterWorker:
             if at is not None:
                 delay = max(0.05, at - self._context.wall())
                 self._timers[key] = asyncio.get_running_loop().call_later(delay, self.touch, key)
+
+
+def _cause(error: ApiError) -> tuple[ErrorClass, str]:
+    """What is news of a cluster that does not answer: not the words of each retry, but those that somebody follows who
+    corrects credentials or certificates."""
+    return error.cls, str(error) if error.cls is ErrorClass.UNAUTHORIZED or error.reason == "Tls" else ""

@@ -218,6 +218,9 @@ class Session:
             if self._keeper.rewound:
                 self._stop_writing(f"the history of {self._state.name} went back, so a backup was restored")
                 return End.REWOUND
+            if self._keeper.another:
+                self._stop_writing(f"another Lease stands on {self._state.name}, perhaps of another cluster")
+                return End.CLAIM_MOVED
             if self._read_along and state.error is not None and state.error.waits_for.startswith("namespace"):
                 self._stop_writing(f"{state.error.waits_for} on {self._state.name} is gone, and with it the claim")
                 return End.CLAIM_MOVED

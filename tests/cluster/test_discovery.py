@@ -159,6 +159,13 @@ async def test_an_unreachable_cluster_is_no_missing_kind(
     unseen = await discovery.find(GroupVersionKind("x.example", "v1", "X"))
     assert isinstance(unseen, ApiError)
     assert unseen.cls is ErrorClass.RETRY
+    proxy.restore()
+    proxy.fail(Answer(200), on("GET", "/apis$"), times=1)  # a page of a proxy: it does not make an old server of it
+    discovery.invalidate()
+    page = await discovery.find(GroupVersionKind("x.example", "v1", "X"))
+    assert isinstance(page, ApiError)
+    assert page.reason == "NotJson"
+    assert isinstance(await discovery.survey(), module.Survey)
 
 
 async def test_o04_a_failing_group_is_unknown_not_empty(shared_api: ApiServer, connect: Connect) -> None:

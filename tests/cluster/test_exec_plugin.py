@@ -74,6 +74,7 @@ async def test_it_is_told_what_it_needs_and_gives_a_token(tmp_path: Path) -> Non
     [
         (f"echo {SECRET}; echo {SECRET} >&2; exit 3", "the exec plugin ended with 3"),
         (f"echo {SECRET}", "printed no ExecCredential"),
+        ("head -c 100000 /dev/zero | tr '\\0' '['", "printed no ExecCredential"),
         (f"echo '{credential()}'", "neither a token nor a certificate"),
         (f"echo '{credential(clientCertificateData=SECRET)}'", "neither a token nor a certificate"),
         (f"echo '{credential(token=SECRET)}' | sed s,k8s.io/v1,k8s.io/v1beta1,", "of another apiVersion"),

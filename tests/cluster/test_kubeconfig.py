@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def write(folder: Path, *, user: dict[str, Any] | None = None, cluster: dict[str
     [
         ({"token": "t0"}, "Bearer t0"),
         ({"tokenFile": "token"}, "Bearer from-the-file"),
+        ({"tokenFile": "token", "token": "as-it-was-once"}, "Bearer from-the-file"),
         ({"username": "me", "password": "pass"}, f"Basic {b64(b'me:pass')}"),
         ({}, ""),
     ],
@@ -72,7 +74,7 @@ async def test_certificates_in_line_and_in_files_are_the_same_and_every_file_is_
         write(
             tmp_path,
             user={"client-certificate-data": b64(CHAIN), "client-key-data": b64(KEY)},
-            cluster={"certificate-authority-data": b64(AUTHORITY.cert_pem.bytes())},
+            cluster={"certificate-authority-data": base64.encodebytes(AUTHORITY.cert_pem.bytes()).decode()},
         )
     )
     assert (in_line.endpoint, in_line.certificate) == (in_files.endpoint, in_files.certificate)
@@ -97,6 +99,19 @@ async def test_how_the_server_is_reached_is_part_of_which_cluster_it_is(tmp_path
         ({"token": f"{SECRET}\nX-Evil: 1"}, {}, "its token has characters that no token has"),
         ({"tokenFile": "nothing"}, {}, "tokenFile cannot be read: No such file or directory"),
         ({"tokenFile": "empty"}, {}, "tokenFile is an empty file"),
+        ({"tokenFile": "pipe"}, {}, "tokenFile is no file"),
+        ({"tokenFile": "."}, {}, "tokenFile is no file"),
+        ({"tokenFile": "huge"}, {}, "tokenFile has more than 8 MiB"),
+        ({"tokenFile": f"{SECRET}\0"}, {}, "tokenFile has a name that no file has"),
+        (
+            {"client-certificate-data": f"{SECRET}é", "client-key-data": "x"},
+            {},
+            "client-certificate-data is not base64",
+        ),
+        ({"exec": {"command": "x", "apiVersion": "v1", "args": SECRET}}, {}, "args of the exec plugin are no list"),
+        ({"exec": {"command": "x", "apiVersion": "v1", "args": [1]}}, {}, "args of the exec plugin are no list"),
+        ({"exec": {"command": "x", "apiVersion": "v1", "env": 1}}, {}, "env of the exec plugin is no list"),
+        ({"exec": {"command": "x", "apiVersion": "v1", "env": [{"name": SECRET}]}}, {}, "env of the exec plugin is no"),
         ({"client-key-data": b64(KEY)}, {}, "a key without its certificate"),
         ({"client-certificate-data": SECRET, "client-key-data": b64(KEY)}, {}, "client-certificate-data is not base64"),
         (
@@ -112,7 +127,12 @@ async def test_how_the_server_is_reached_is_part_of_which_cluster_it_is(tmp_path
         ({"auth-provider": {"name": SECRET}}, {}, "its auth-provider gave no token"),
         ({"token": [SECRET]}, {}, "token is no text"),
         ({}, {"server": "api.example"}, "its server is no http:// or https:// address"),
+        ({}, {"server": "https://api.example:https"}, "its server is no http:// or https:// address"),
+        ({}, {"server": f"https://me:{SECRET}@api.example"}, "its server has a user, a query or a fragment"),
+        ({}, {"server": f"https://api.example?token={SECRET}"}, "its server has a user, a query or a fragment"),
         ({}, {"proxy-url": f"socks5://{SECRET}@proxy"}, "its proxy-url is no http:// or https:// address"),
+        ({}, {"proxy-url": f"http://me:{SECRET}@[::1"}, "its proxy-url is no http:// or https:// address"),
+        ({}, {"proxy-url": f"http://me:{SECRET} @proxy"}, "its proxy-url is no http:// or https:// address"),
         ({}, {"certificate-authority-data": b64(SECRET.encode())}, "authority is no certificate in PEM form"),
     ],
 )
@@ -120,6 +140,9 @@ async def test_what_cannot_be_used_is_told_in_words_and_not_quoted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, user: dict[str, Any], cluster: dict[str, Any], words: str
 ) -> None:
     (tmp_path / "empty").write_text("\n")
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate((8 << 20) + 1)
     with pytest.raises(RequestFailed) as failed:
         await load_access(write(tmp_path, user=user, cluster=cluster))
     error = failed.value.error
@@ -134,6 +157,8 @@ async def test_what_cannot_be_used_is_told_in_words_and_not_quoted(
         ("", "kubeconfig is an empty file"),
         ("[1, 2]", "it is no map"),
         ("kind: Config", "it has no current-context"),
+        ("since: 2024-13-45", "it is not valid YAML"),
+        ("[" * 10_000, "it is not valid YAML"),
         ("{current-context: c}", "contexts has no entry of the name 'c'"),
         (
             "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
@@ -152,6 +177,12 @@ async def test_a_file_that_is_half_written_makes_nobody_of_us(tmp_path: Path, te
     with pytest.raises(RequestFailed) as failed:
         await load_access(path)
     assert failed.value.error.message == f"kubeconfig cannot be used: {words}"
+
+
+async def test_the_password_of_a_proxy_is_in_nothing_that_is_printed(tmp_path: Path) -> None:
+    access = await load_access(write(tmp_path, cluster={"proxy-url": f"http://me:{SECRET}@proxy.example:3128"}))
+    assert SECRET in access.endpoint.proxy
+    assert SECRET not in f"{access!r} {access.endpoint}"
 
 
 async def test_the_account_of_the_pod_that_we_run_in(tmp_path: Path) -> None:

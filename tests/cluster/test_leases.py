@@ -347,6 +347,24 @@ def test_the_clock_counts_what_was_slept_and_never_goes_back() -> None:
 
 
 @pytest.mark.looptime
+async def test_a08_a_lease_of_our_name_and_turn_on_another_cluster_is_not_ours(looptime: Any) -> None:
+    """The address leads to another cluster that we write to as well, as itself: same holder, same turn."""
+    store = Store()
+    one = Process(store, "one")
+    await one.keeper.wait_for(LeasePhase.HELD)
+    assert store.lease is not None
+    there, store.version = StoredLease(store.lease.spec, "99", uid="of another"), 99
+    store.lease = there
+    await asyncio.sleep(6)
+    assert one.keeper.another
+    assert not one.keeper.held()
+    assert store.lease is there, "the one who holds it there is not disturbed"
+    await one.keeper.release()
+    assert store.lease is there
+    await one.kill()
+
+
+@pytest.mark.looptime
 async def test_a_lease_deleted_by_hand_is_made_again(looptime: Any) -> None:
     store = Store()
     one = Process(store, "one")
@@ -354,6 +372,7 @@ async def test_a_lease_deleted_by_hand_is_made_again(looptime: Any) -> None:
     store.lease = None
     await asyncio.sleep(12)
     assert one.keeper.held()
+    assert not one.keeper.another
     assert store.lease is not None
     await one.kill()
 

@@ -98,13 +98,20 @@ async def test_why_a_cluster_does_not_answer_is_logged_once_for_each_cause(
     worker.start()
     await asyncio.sleep(1800)
     first = worker.contact.since
-    errors.append(ApiError(ErrorClass.UNREACHABLE, message="connection refused"))
+    errors.append(ApiError(ErrorClass.UNAUTHORIZED, message="the plugin ended with 3"))
+    await asyncio.sleep(1800)
+    for retry in ("no answer in time", "connection reset"):
+        errors.append(ApiError(ErrorClass.UNREACHABLE, reason="Broken", message=retry))
+        await asyncio.sleep(1800)
+    errors.append(ApiError(ErrorClass.UNREACHABLE, reason="Tls", message="certificate has expired"))
     await asyncio.sleep(1800)
     assert [r.message for r in caplog.records] == [
         "cluster a does not answer: unauthorized: the kubeconfig is garbage",
-        "cluster a still does not answer: unreachable: connection refused",
+        "cluster a still does not answer: unauthorized: the plugin ended with 3",
+        "cluster a still does not answer: unreachable: no answer in time",
+        "cluster a still does not answer: unreachable: certificate has expired",
     ]
-    assert (worker.contact.message, worker.contact.since) == ("unreachable: connection refused", first)
+    assert (worker.contact.message, worker.contact.since) == ("unreachable: certificate has expired", first)
     await worker.stop()
 
 
