@@ -197,6 +197,8 @@ class FaultProxy:
             if isinstance(action, faults.LoseAnswer):
                 await upstream.read()
                 _cut(incoming)
+            if isinstance(action, faults.DelayAnswer):
+                await asyncio.sleep(action.seconds)
             if isinstance(action, faults.HoldAnswer):
                 await _held(action)
             request.status = upstream.status

@@ -87,6 +87,13 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayAnswer:
+    """Forward, let the API server do it, and answer after so many seconds: watches tell of it first."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Reset the connection; the API server never hears of the request."""
 
@@ -147,7 +154,7 @@ class HoldAnswer(Hold):
     """Forward, let the API server do it (then `arrived` is set), and keep its answer back until `release()`."""
 
 
-Action = Answer | Delay | Cut | LoseAnswer | CutAfter | FreezeAfter | WatchError | Lie | Hold
+Action = Answer | Delay | DelayAnswer | Cut | LoseAnswer | CutAfter | FreezeAfter | WatchError | Lie | Hold
 
 TOO_MANY = Answer(429, "TooManyRequests", "too many requests", retry_after=1)
 BROKEN = Answer(500, "InternalError", "internal error")

@@ -146,6 +146,7 @@ class Daemon:
             self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self._source.forget()
         _abort(self.loop)
         self.loop.close()
 
@@ -245,6 +246,13 @@ class _Source(GitSource):
         for mirror in self._mirrors:
             mirror.close()
 
+    def forget(self) -> None:
+        """libgit2 keeps packs open for the whole process, by their path: the next daemon would read the files of before
+        they were spoiled."""
+        for mirror in self._mirrors:
+            mirror._store.repo.free()
+            mirror._store._reader.free()
+
 
 _shipped: list[tuple[OperatorRegistry, Mappings]] = []
 
@@ -270,6 +278,6 @@ def spoil(folder: Path, how: str, rng: random.Random) -> None:
     elif how == "corrupt" and mirror.is_dir():
         files = sorted(p for p in mirror.rglob("*") if p.is_file() and not p.is_symlink() and p.name != "lock")
         for file in rng.sample(files, k=min(len(files), 3)):
-            file.chmod(0o600)
             raw = file.read_bytes()
+            file.unlink()  # a file that was cut short while it is mapped kills this process
             file.write_bytes(raw[: rng.randrange(len(raw) + 1)] + b"\0garbage")

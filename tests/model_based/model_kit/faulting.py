@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from controlplane_kit import faults
 from controlplane_kit.faultproxy import FaultProxy
-from controlplane_kit.faults import Answer, Cut, CutAfter, Delay, FreezeAfter, LoseAnswer, Request, WatchError
+from controlplane_kit.faults import (
+    Answer,
+    Cut,
+    CutAfter,
+    Delay,
+    DelayAnswer,
+    FreezeAfter,
+    LoseAnswer,
+    Request,
+    WatchError,
+)
 
 METHODS = ("any", "patch", "delete", "post", "get")
 
@@ -16,6 +26,7 @@ CALLS: dict[str, faults.Action] = {
     "lost": LoseAnswer(),
     "cut": Cut(),
     "slow": Delay(0.02),
+    "late": DelayAnswer(0.05),
     "hang": FreezeAfter(0),
 }
 """Of single calls, but those about the Lease."""

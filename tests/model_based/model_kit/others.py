@@ -87,6 +87,8 @@ class Others:
                 note: dict[str, Any] = {"metadata": {"annotations": {NOTE: "was here"}}}
                 note |= {"ConfigMap": {"data": {NOTE: "1"}}, "Widget": {"spec": {"note": "1"}}}.get(kind, {})
                 self.notes[slot] = self._patch(path, note, query)["metadata"]["uid"]
+            case "unlabel" | "relabel" if not self._is_ours(path):
+                pass  # it would be an object of others from then on, which is refused
             case "unlabel":
                 self.let_go.add(slot)
                 self._patch(path, {"metadata": {"labels": {RECONCILER_LABEL: None}}}, query)
@@ -116,6 +118,10 @@ class Others:
                 self._story.bench.make_definition_anew()
             case "lease":
                 self._api.request("DELETE", f"{LEASES}/gitops-{self._story.names.reconciler}")
+
+    def _is_ours(self, path: str) -> bool:
+        labels = (self._api.get(path) or {}).get("metadata", {}).get("labels") or {}
+        return labels.get(RECONCILER_LABEL) == self._story.names.reconciler and labels.get(PART_OF_LABEL) != STRANGER
 
     def _patch(self, path: str, body: object, query: dict[str, str]) -> dict[str, Any]:
         found: dict[str, Any] = self._api.request("PATCH", path, body, content_type=MERGE, query=query)

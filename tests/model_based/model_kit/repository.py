@@ -21,15 +21,16 @@ class StoryRepository:
     def close(self) -> None:
         self._repo.free()
 
-    def commit(self, files: Mapping[str, str], message: str) -> str:
-        """A commit on main with exactly these files; its id."""
+    def commit(self, files: Mapping[str, str], message: str, *, root: bool = False) -> str:
+        """A commit on main with exactly these files; its id. A `root` has nothing before it, whatever was there."""
         index = pygit2.Index()
         for path, text in files.items():
             index.add(pygit2.IndexEntry(path, self._repo.create_blob(text.encode()), FileMode.BLOB))
         author = pygit2.Signature("Test Author", "author@example.com", int(time.time()), 0)
         tree, head = index.write_tree(self._repo), self.head()
-        parents = [head] if head else []
-        made = self._repo.create_commit("refs/heads/main", author, author, message, tree, parents)
+        parents = [head] if head and not root else []
+        made = self._repo.create_commit(None, author, author, message, tree, parents)
+        self._repo.references.create("refs/heads/main", made, force=True)
         return str(made)
 
     def head(self, branch: str = "main") -> str | None:

@@ -7,7 +7,9 @@ means something in every state, so lines can be left out of a story and it is st
 |---|---|
 | `commit put cm-0 web 17; drop w-0` | a commit with these changes (declaring.py) |
 | `revert` | a commit with the files of the last one but one |
+| `rewrite put cm-0 web 17` | as `commit`, and the history before it is gone: a force-push |
 | `run 40` | the daemon goes on for so many rounds of its loop |
+| `meet patch` | it goes on until it has just sent such a call, whose answer is not here then, or has nothing to do |
 | `settle` | it goes on until everything is right and nothing is left to do |
 | `edit cm-0 9` … | others' hands (others.py) |
 | `fault 429 patch 2 0` … | the proxy fails (faulting.py) |
@@ -51,6 +53,9 @@ POLL = 60.0
 
 LEAPS = 6
 """How often time may leap in a `run`: with nothing else to do a daemon only renews its Lease."""
+
+MEETING = 500
+"""Rounds of the loop in which a call is waited for, to meet it under way."""
 
 REST = 30.0
 """Seconds of the story's own time without a call that count as rest."""
@@ -120,14 +125,15 @@ class Story:
         self.note(line)
         match line.split():
             case ["commit", *words]:
-                tree = self.history.tree
-                for change in " ".join(words).split(";"):
-                    tree = tree.changed(change.split())
-                self._commit(tree, line)
+                self._commit(self._changed(words), line)
+            case ["rewrite", *words]:
+                self._commit(self._changed(words), line, rewritten=True)
             case ["revert"]:
                 self._commit(self.history.commits[-2 if len(self.history.commits) > 1 else -1][1], line)
             case ["run", rounds]:
                 self.steps(int(rounds), leaps=LEAPS)
+            case ["meet", method]:
+                self._meet(method.upper())
             case ["settle"]:
                 self.settle()
             case ["kill", how]:
@@ -209,8 +215,22 @@ class Story:
     def proxy(self) -> FaultProxy:
         return self.bench.proxies[self.active]
 
-    def _commit(self, tree: Tree, message: str) -> None:
-        commit = self.repo.commit(self.names.files(tree), message)
+    def _changed(self, words: list[str]) -> Tree:
+        tree = self.history.tree
+        for change in " ".join(words).split(";"):
+            tree = tree.changed(change.split())
+        return tree
+
+    def _meet(self, method: str) -> None:
+        last_leap = self.time.leaps + LEAPS
+        for _ in range(MEETING):
+            before = len(self.calls)
+            self.steps(1, leaps=1)
+            if any(sent.method == method for sent in self.calls[before:]) or self.time.leaps >= last_leap:
+                return
+
+    def _commit(self, tree: Tree, message: str, *, rewritten: bool = False) -> None:
+        commit = self.repo.commit(self.names.files(tree), message, root=rewritten)
         self.history.add(commit, tree)
         self.note(f"commit {commit[:12]}")
         if len(self.history.commits) > 1:

@@ -20,6 +20,9 @@ GRACE = 0.003
 HANGS = 1.0
 """Seconds of real silence after which a call under way is taken to hang, if the proxy does not know that it does."""
 
+LEAP = 60.0
+"""Seconds that time leaps at most at once: whoever asks for a look at the repository each minute must get to do so."""
+
 
 class StoryTime:
     """Seconds since some moment, for every daemon of a story."""
@@ -56,7 +59,7 @@ class _LeapingSelector(selectors.DefaultSelector):
             return super().select(timeout)
         found = super().select(patience)
         if not found and timeout is not None:
-            self._time.leap(timeout - patience)
+            self._time.leap(min(timeout - patience, LEAP))
         return found
 
 
