@@ -141,7 +141,8 @@ class Checks:
             at = history.held_at(record.unit.name).get(record.commit, {})
             if record.unit.name in tree.broken:
                 wanted |= {s: (e.bundle, e) for s, e in at.items() if s not in wanted}
-        return wanted, bool(tree.broken)
+        contended = history.contended()
+        return {slot: found for slot, found in wanted.items() if slot not in contended}, bool(tree.broken)
 
     def _one(
         self,
@@ -207,7 +208,8 @@ class Checks:
 
     def _status(self, wanted: dict[str, tuple[str, Entry]]) -> Iterator[str]:
         files, history = self._story.repo.read_all(STATUS), self._story.history
-        tree, contending = history.tree, history.contending()
+        tree, contended = history.tree, history.contended()
+        contending = history.contending() | {e.bundle for s, e in tree.objects.items() if s in contended}
         for bundle in BUNDLES:
             path = f"status/units/{CLUSTER}/bundle.{bundle}.yaml"
             file = yaml.load(files[path], yaml.CSafeLoader) if path in files else None
