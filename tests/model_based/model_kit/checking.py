@@ -141,7 +141,8 @@ class Checks:
             at = history.held_at(record.unit.name).get(record.commit, {})
             if record.unit.name in tree.broken:
                 wanted |= {s: (e.bundle, e) for s, e in at.items() if s not in wanted}
-        return wanted, bool(tree.broken)
+        contended = history.contended()
+        return {slot: found for slot, found in wanted.items() if slot not in contended}, bool(tree.broken)
 
     def _one(
         self,
@@ -160,7 +161,9 @@ class Checks:
         if not self._marked(body) or SOURCE_ANNOTATION not in (body["metadata"].get("annotations") or {}):
             yield f"{slot} does not carry our marks"
         want = [(bundle, body["metadata"]["uid"])]
-        if members.get(slot) != want:
+        # A bundle that is held because it contends for the object may have written it ahead.
+        contending = self._story.history.contending()
+        if [m for m in members.get(slot, ()) if m[0] == bundle or m[0] not in contending] != want:
             yield f"{slot} is a member of {members.get(slot)}, not of {want}"
         if self._uids.get(slot, want[0][1]) != want[0][1] and slot not in self._story.others.disturbed:
             yield f"{slot} stayed declared and is another object now"
@@ -205,7 +208,8 @@ class Checks:
 
     def _status(self, wanted: dict[str, tuple[str, Entry]]) -> Iterator[str]:
         files, history = self._story.repo.read_all(STATUS), self._story.history
-        tree, contending = history.tree, history.contending()
+        tree, contended = history.tree, history.contended()
+        contending = history.contending() | {e.bundle for s, e in tree.objects.items() if s in contended}
         for bundle in BUNDLES:
             path = f"status/units/{CLUSTER}/bundle.{bundle}.yaml"
             file = yaml.load(files[path], yaml.CSafeLoader) if path in files else None

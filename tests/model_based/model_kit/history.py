@@ -50,6 +50,15 @@ class History:
         """What a broken bundle may be held at, by commit."""
         return {sha: tree.of(bundle) for sha, tree in self.commits if bundle not in tree.broken}
 
+    def contended(self) -> set[str]:
+        """Objects that a broken bundle may be held with and that another one has declared at some time: who has them
+        depends on what was seen of it, until all is mended."""
+        broken = self.tree.broken
+        theirs = {slot for bundle in broken for at in self.held_at(bundle).values() for slot in at}
+        return {
+            s for _, tree in self.commits for s, e in tree.objects.items() if s in theirs and e.bundle not in broken
+        }
+
     def contending(self) -> set[str]:
         """Bundles that declare what a broken one may be held with: who has it now keeps it, and the other one is
         troubled and held too, which goes on from there."""

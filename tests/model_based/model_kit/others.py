@@ -87,8 +87,8 @@ class Others:
                 note: dict[str, Any] = {"metadata": {"annotations": {NOTE: "was here"}}}
                 note |= {"ConfigMap": {"data": {NOTE: "1"}}, "Widget": {"spec": {"note": "1"}}}.get(kind, {})
                 self.notes[slot] = self._patch(path, note, query)["metadata"]["uid"]
-            case "unlabel" | "relabel" if not self._is_ours(path):
-                pass  # it would be an object of others from then on, which is refused
+            case "unlabel" | "relabel" | "wipe" if not self._is_ours(path):
+                pass  # without a second mark nothing shows that it was ours, and it is refused as one of others
             case "unlabel":
                 self.let_go.add(slot)
                 self._patch(path, {"metadata": {"labels": {RECONCILER_LABEL: None}}}, query)
@@ -120,8 +120,10 @@ class Others:
                 self._api.request("DELETE", f"{LEASES}/gitops-{self._story.names.reconciler}")
 
     def _is_ours(self, path: str) -> bool:
-        labels = (self._api.get(path) or {}).get("metadata", {}).get("labels") or {}
-        return labels.get(RECONCILER_LABEL) == self._story.names.reconciler and labels.get(PART_OF_LABEL) != STRANGER
+        name, metadata = self._story.names.reconciler, (self._api.get(path) or {}).get("metadata", {})
+        labels = metadata.get("labels") or {}
+        marked = labels.get(RECONCILER_LABEL) == name and labels.get(PART_OF_LABEL) != STRANGER
+        return marked and any(e["manager"] == f"gitops-{name}" for e in metadata.get("managedFields") or ())
 
     def _patch(self, path: str, body: object, query: dict[str, str]) -> dict[str, Any]:
         found: dict[str, Any] = self._api.request("PATCH", path, body, content_type=MERGE, query=query)

@@ -20,9 +20,14 @@ STEPS = (3, 8)
 AIMED = 0.8
 """Part of the hands and changes that are about an object which is declared then: others mostly meet nothing."""
 
+CALM = 0.3
+"""Part of the stories in which nothing fails: all must be right at once, and nothing hides what was overlooked."""
+
 _OFTEN = tuple(hand for hand in HANDS if hand != "definition")
 _HARD = ("edit", "json", "delete", "recreate", "unlabel", "relabel", "wipe", "parent")
 """Hands after which something must be done."""
+_PLAIN = ("edit", "json", "delete", "unlabel", "wipe")
+"""Of those, what is repaired at once."""
 
 
 def story_of(seed: int) -> list[str]:
@@ -45,6 +50,7 @@ class _Teller:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._trees = [Tree()]
+        self._calm = rng.random() < CALM
 
     def story(self) -> list[str]:
         rng = self._rng
@@ -57,6 +63,8 @@ class _Teller:
 
     def _step(self) -> list[str]:
         rng = self._rng
+        if self._calm:
+            return self._under_way() if rng.random() < 0.6 else ["settle", self._hand(*_PLAIN)]
         match rng.randrange(16):
             case 0 | 1 | 2:
                 return [self._commit(*(self._change() for _ in range(rng.choice((1, 1, 2, 3)))))]
@@ -85,7 +93,7 @@ class _Teller:
         late = [f"fault late {rng.choice(METHODS)} {rng.randint(1, 4)} 0"] if rng.random() < 0.7 else []
         change = self._put(slot) if rng.random() < 0.8 else f"drop {slot}"
         met = [f"meet {rng.choice(('patch', 'patch', 'get', 'post', 'delete'))}", f"run {rng.randrange(6)}"]
-        return [*late, self._commit(change), *met, self._hand(*_HARD, slot=slot)]
+        return [*late, self._commit(change), *met, self._hand(*(_PLAIN if self._calm else _HARD), slot=slot)]
 
     def _unwatched(self) -> list[str]:
         """Hands while watches end, and the lists after that fail."""
