@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 RUNS = int(os.environ.get("MODEL_RUNS", "20"))
-"""CI tells 300."""
+"""CI tells more."""
 
 FIRST = int(os.environ.get("MODEL_SEED") or random.randrange(10**9))
 
