@@ -47,7 +47,8 @@ def drift(
     """Show what differs from Git, as the daemon reports it on the status branch: open drift, what was repaired lately,
     and fields that others added. Needs no cluster and no running daemon; with --live it needs no daemon at all.
 
-    Exits with 3 when something differs, else with 4 when a cluster could not be asked.
+    Exits with 3 when something differs, else with 4 when a cluster could not be asked or nothing is reported of what is
+    asked for.
     """
     from gitops.cli import drift_output
     from gitops.cli.drift_view import Filter
