@@ -182,8 +182,8 @@ class PrometheusMetrics:
         )
         self._drifts = Counter(
             "gitops_drifts",
-            "Differences from Git found on clusters, by kind: changed, deleted, relabelled, recreated. One that stays "
-            "counts once.",
+            "Differences from Git found on clusters, by kind: changed, deleted, relabelled, recreated, child. One that "
+            "stays counts once.",
             ("cluster", "kind"),
             registry=r,
         )

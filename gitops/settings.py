@@ -487,8 +487,10 @@ class _Strict(yaml.SafeLoader):
 def _read_file(config: Path) -> dict[str, Any]:
     try:
         value = yaml.load(config.read_text(encoding="utf-8"), _Strict)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{config}: cannot be read: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"{config}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{config}: cannot be read: it is not UTF-8 text") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"{config}: not valid YAML: {error}") from error
     if value is None:

@@ -211,6 +211,7 @@ def tell(folder: Path, settings: Path, url: str) -> None:
 Everything is ready. Look:
   {gitops} status --units --config {settings}
   {a} get dgd,dcd,nimservice,nimcache,deploy,pods -A
+  {gitops} drift --config {settings}   # after a try below: what it was, who did it, what became of it
   git -C {folder}/manifests.git show gitops-status:status/README.md
   git -C {folder}/manifests.git log --stat gitops-status
   curl -s {url}/readyz; curl -s {url}/metrics | grep ^gitops_

@@ -47,7 +47,8 @@ def drift(
     """Show what differs from Git, as the daemon reports it on the status branch: open drift, what was repaired lately,
     and fields that others added. Needs no cluster and no running daemon; with --live it needs no daemon at all.
 
-    Exits with 3 when something differs, else with 4 when a cluster could not be asked.
+    Exits with 3 when something differs, else with 4 when a cluster could not be asked or nothing is reported of what is
+    asked for.
     """
     from gitops.cli import drift_output
     from gitops.cli.drift_view import Filter
@@ -62,14 +63,14 @@ def drift(
     settings = options.settings_from(config=config, pairs=set_, flags=flags, quiet=True)
     chosen = Filter(workload, unit, frozenset(cluster or ()), only_open)
     if watch and (live is not None or by is not None or format == "markdown"):
-        raise typer.BadParameter("--watch follows the daemon's reports, as text or json", param_hint="--watch")
+        raise typer.BadParameter("goes with neither --live, --by nor --format markdown", param_hint="--watch")
     if watch:
         _watch(settings, chosen, interval=interval, as_json=format == "json")
     view = _asked(live, settings, chosen) if live is not None else _reported(settings, chosen)
     drift_output.show(view, by=by, format=format)
     if view.open_count:
         raise typer.Exit(Exit.CHANGES)
-    if view.unreachable or not view.told:
+    if view.unreachable or view.nothing:
         raise typer.Exit(Exit.INCOMPLETE)
 
 

@@ -26,6 +26,8 @@ def show(view: DriftView, *, by: By | None, format: str) -> None:
     rows = None if by is None else grouped(view.records, by)
     for name, why in sorted(view.unreachable.items()):
         typer.echo(f"gitops: cluster {name}: {printable(why)}", err=True)
+    if view.nothing:
+        typer.echo(f"gitops: {printable(view.nothing)}", err=True)
     if format == "json":
         terminal.print_json(_json(view, by, rows))
     elif format == "markdown":
@@ -50,12 +52,11 @@ def _list(view: DriftView) -> None:
     from rich.text import Text
 
     out = terminal.console()
-    if not view.told and not view.drifts:
-        out.print("Nothing is reported yet.")
-        return
     records = view.records
     opened, over = [r for r in records if r.is_open], [r for r in records if not r.is_open]
-    if not view.open_count:
+    if not view.open_count and view.unreachable:
+        out.print("Nothing is known to differ from Git, and not every cluster answers.")
+    elif not view.open_count and not view.nothing:
         out.print("Nothing differs from Git.")
     for title, found in ((f"Open ({view.open_count})", opened), (f"Over lately ({len(over)})", over)):
         if found:

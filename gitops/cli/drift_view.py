@@ -12,10 +12,10 @@ from gitops.model.identity import ObjectRef, UnitKey
 from gitops.report.drift import DriftRecord
 from gitops.report.drift_files import UnitDrift, read_drift
 from gitops.report.drift_readme import who
-from gitops.report.paths import DRIFT
+from gitops.report.paths import DRIFT, ROOT
 
-CLUSTERS = "status/clusters"
-FOLDERS = (DRIFT, CLUSTERS)
+CLUSTERS = f"{ROOT}/clusters"
+FOLDERS = (DRIFT, ROOT)
 """What is read of the status branch."""
 
 By = Literal["manager", "cluster", "workload", "file"]
@@ -34,14 +34,29 @@ class Filter:
         wanted = not self.clusters or key.cluster in self.clusters
         return wanted and fnmatch.fnmatchcase(key.name, self.workload) and fnmatch.fnmatchcase(str(key), self.unit)
 
+    def names(self, keys: Iterable[UnitKey], workloads: Iterable[str]) -> bool:
+        """Whether any of these is meant, wherever it is: what is misspelled is not what has no drift."""
+        everywhere = replace(self, clusters=frozenset())
+        if any(everywhere.takes(key) for key in keys):
+            return True
+        return self.unit == "*" and any(fnmatch.fnmatchcase(name, self.workload) for name in workloads)
+
+    def __str__(self) -> str:
+        clusters = [f"cluster {name}" for name in sorted(self.clusters)]
+        patterns = [
+            f"{what} {text}" for what, text in (("workload", self.workload), ("unit", self.unit)) if text != "*"
+        ]
+        return ", ".join(patterns + clusters)
+
 
 @dataclass(frozen=True, slots=True)
 class DriftView:
-    """`unreachable`: cluster → why what is shown of it is not known to hold. `told`: anybody told of these clusters."""
+    """`unreachable`: cluster → why what is shown of it is not known to hold. `nothing`: a sentence when nobody told
+    anything of what is asked for, else empty."""
 
     drifts: tuple[UnitDrift, ...] = ()
     unreachable: Mapping[str, str] = field(default_factory=dict)
-    told: bool = True
+    nothing: str = ""
 
     @property
     def records(self) -> list[DriftRecord]:
@@ -79,8 +94,30 @@ def view_of(files: Mapping[str, bytes], chosen: Filter) -> DriftView:
         if body.get("status") != "Reachable" and (not chosen.clusters or body.get("name") in chosen.clusters)
     }
     known = {str(body.get("name")) for body in clusters}
-    told = bool(known & chosen.clusters if chosen.clusters else known)
-    return narrowed(DriftView(tuple(sorted(drifts, key=lambda d: d.unit)), unreachable, told), chosen)
+    nothing = ""
+    if not known:
+        nothing = "Nothing is reported yet."
+    elif (chosen.clusters and not known & chosen.clusters) or not _is_told(files, drifts, chosen):
+        nothing = f"Nothing is reported of {chosen}."
+    return narrowed(DriftView(tuple(sorted(drifts, key=lambda d: d.unit)), unreachable, nothing), chosen)
+
+
+def _is_told(files: Mapping[str, bytes], drifts: Iterable[UnitDrift], chosen: Filter) -> bool:
+    if chosen.names((drift.unit for drift in drifts), ("",)):
+        return True
+    from gitops.cli.status import decoded
+
+    bodies = decoded({path: data for path, data in files.items() if path.startswith(f"{ROOT}/")}).values()
+    units = (body["unit"] for body in bodies if isinstance(body.get("unit"), str))
+    workloads = (str(body["name"]) for body in bodies if "name" in body and body.get("kind") != "ClusterStatus")
+    return chosen.names((key for text in units if (key := _parsed(text)) is not None), workloads)
+
+
+def _parsed(text: str) -> UnitKey | None:
+    try:
+        return UnitKey.parse(text)
+    except ValueError:
+        return None  # others write on that branch too
 
 
 def narrowed(view: DriftView, chosen: Filter) -> DriftView:

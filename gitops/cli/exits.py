@@ -29,7 +29,8 @@ _MEANINGS = {
     "`rbac check`: a file or the roles of the cluster could not be read.",
     Exit.CHANGES: "`plan --exit-code`: no errors, and something would change; `drift`: something differs from Git.",
     Exit.INCOMPLETE: "`apply --once`: a unit was refused or waits, a cluster did not answer, or the status was not "
-    "pushed; `plan`, `drift`, `schemas pull`: a cluster could not be asked; `status`: not every unit is ready.",
+    "pushed; `plan`, `drift`, `schemas pull`: a cluster could not be asked; `status`: not every unit is ready; "
+    "`status`, `drift`: nothing is reported of what was asked for.",
     Exit.DEFECT: "A defect of gitops itself, with a traceback: please report it.",
     Exit.INTERRUPTED: "Stopped by Ctrl-C; `run`: by a second one, before a clean stop was done.",
 }

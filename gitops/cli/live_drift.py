@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,10 @@ def live_view(folder: Path, settings: Settings, chosen: Filter) -> DriftView:
     )
     if plan.compilation.repository is None:
         raise SettingsError(f"{folder}: gitops.yaml cannot be read")
-    return narrowed(drift_of(plan, at=datetime.datetime.now(datetime.UTC)), chosen)
+    view = drift_of(plan, at=datetime.datetime.now(datetime.UTC))
+    if not chosen.names([*plan.compilation.units, *plan.parents], (w.name for w in plan.compilation.held)):
+        view = replace(view, nothing=f"Neither the folder nor a cluster that answers has {chosen}.")
+    return narrowed(view, chosen)
 
 
 def drift_of(plan: LivePlan, *, at: datetime.datetime) -> DriftView:

@@ -51,7 +51,7 @@ def status(
     if format == "json":
         terminal.print_json(shown)
     else:
-        _print(shown, units=units)
+        _print(shown, units=units, nothing=f"Nothing is reported of workload {workload}." if bodies else "")
     states = [str(body.get("status", "")) for body in shown.values() if "status" in body]
     if not states or any(state not in _FINE for state in states):
         raise typer.Exit(Exit.INCOMPLETE)
@@ -89,12 +89,15 @@ def _matches(body: dict[str, Any], pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern)
 
 
-def _print(bodies: Bodies, *, units: bool) -> None:
+def _print(bodies: Bodies, *, units: bool, nothing: str) -> None:
+    from rich.text import Text
+
     from gitops.cli import terminal
+    from gitops.readiness.texts import printable
 
     out = terminal.console()
     if not bodies:
-        out.print("Nothing is reported yet.")
+        out.print(Text(printable(nothing or "Nothing is reported yet.")))
         return
     clusters = [b for b in bodies.values() if b.get("kind") == "ClusterStatus"]
     each = [b for b in bodies.values() if b.get("kind") == "UnitStatus"]
@@ -132,10 +135,15 @@ def _table(columns: tuple[str, str, str], rows: list[tuple[Any, Any, Any, dict[s
 
 
 def _cause(body: dict[str, Any]) -> str:
-    """Why it is as it is. What is held at its last good commit may well be ready, and is not what Git says now."""
-    cause = str(body.get("cause") or body.get("message") or body.get("reason") or "")
-    held = body.get("held")
-    if not isinstance(held, list) or not held:
-        return cause
-    more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
-    return "; ".join(filter(None, [f"held at its last good commit: {held[0]}{more}", body.get("cause")]))
+    """Why it is as it is. What is held at its last good commit, contested or paused may well be ready, and is not what
+    Git says now."""
+    said = []
+    held, outcome, cause = body.get("held"), body.get("outcome"), body.get("cause")
+    if isinstance(held, list) and held:
+        more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+        said.append(f"held at its last good commit: {held[0]}{more}")
+    if isinstance(outcome, dict) and outcome.get("message"):
+        said.append(str(outcome["message"]))
+    if cause and not any(str(cause) in each for each in said):
+        said.append(str(cause))
+    return "; ".join(said) or str(body.get("message") or body.get("reason") or "")

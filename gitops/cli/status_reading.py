@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ class StatusReader:
         self._settings = settings
         self._mirror: Mirror | None = None
         self._store: StatusStore | None = None
+        self._ends = ExitStack()
 
     def read(self, folders: Iterable[str]) -> dict[str, bytes]:
         """Path → content of what is below these folders now. Raises SettingsError, RemoteRefused, SourceError, OSError;
@@ -31,9 +34,8 @@ class StatusReader:
         return {path: data for folder in folders for path, data in store.contents(folder).items()}
 
     def close(self) -> None:
-        if self._mirror is not None:
-            self._mirror.close()
-            self._mirror = None
+        self._mirror = None
+        self._ends.close()
 
     def _folder(self) -> StatusStore:
         from gitops.source.status_folder import StatusFolder
@@ -41,15 +43,13 @@ class StatusReader:
         return StatusFolder(self._settings.state_dir / "status")
 
     def _branch(self) -> StatusStore:
-        from gitops import daemon
         from gitops.model.identity import ReconcilerName, WorkloadRef
         from gitops.plan.compiling import Compiler
         from gitops.settings import SettingsError
         from gitops.source.status_branch import StatusBranch
 
         if self._mirror is None:
-            # A mirror of its own: the daemon's is locked while it runs.
-            self._mirror = daemon.open_mirror(self._settings, self._settings.state_dir / "status-mirror")
+            self._mirror = self._open()
         mirror = self._mirror
         head = mirror.fetch().head
         if head is None:
@@ -61,6 +61,22 @@ class StatusReader:
         mirror.watch_status(compilation.repository.spec.statusBranch)
         mirror.fetch_status()
         return StatusBranch(mirror, reconciler=ReconcilerName(compilation.repository.metadata.name))
+
+    def _open(self) -> Mirror:
+        """A mirror of its own, since the daemon's is locked while it runs; in a temporary folder while another command
+        (`gitops drift --watch`) has that one, or where nothing can be written."""
+        from gitops import daemon
+        from gitops.source.errors import SourceError, SourceErrorClass
+
+        try:
+            mirror = daemon.open_mirror(self._settings, self._settings.state_dir / "status-mirror")
+        except SourceError as error:
+            if error.error_class is not SourceErrorClass.STATE:
+                raise
+            folder = self._ends.enter_context(TemporaryDirectory(prefix="gitops-status-"))
+            mirror = daemon.open_mirror(self._settings, Path(folder))
+        self._ends.callback(mirror.close)
+        return mirror
 
 
 @contextmanager

@@ -79,7 +79,6 @@ class ConnectionStats:
     broken: bool = False  # is the circuit open?
     in_flight: int = 0
     streams: int = 0  # open now
-    bytes_sent: int = 0
     bytes_received: int = 0
 
 
@@ -208,7 +207,6 @@ class Connection:
         session = self._session
         self.stats.requests[verb] += 1
         self.stats.in_flight += 1
-        self.stats.bytes_sent += (body.size or 0) if body is not None else 0
         try:
             async with (
                 self._counted(),

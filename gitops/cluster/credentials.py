@@ -55,7 +55,9 @@ class CredentialsFolder:
                 return MissingCredentials(name, f"credentials {name!r} cannot be read: {error.strerror}")
             if identity is not None:
                 return Credentials(name, path, identity)
-        return MissingCredentials(name, f"there are no credentials named {name!r} in the credentials folder")
+        return MissingCredentials(
+            name, f"there are no credentials named {name!r} in the credentials folder (credentials_dir)"
+        )
 
     def changed(self, known: Credentials) -> bool:
         """Is the file another one than `known`, or gone? One stat call."""

@@ -12,10 +12,9 @@ long as whoever held it may still believe so. What a crash leaves is the call th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -329,16 +328,3 @@ class LeaseKeeper:
 
     def _stamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-@contextlib.asynccontextmanager
-async def keeping(keeper: LeaseKeeper) -> AsyncIterator[LeaseKeeper]:
-    """Run a keeper in the background; release the Lease at the end."""
-    task = asyncio.create_task(keeper.run(), name="lease")
-    try:
-        yield keeper
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        await keeper.release()

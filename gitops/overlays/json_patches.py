@@ -52,10 +52,6 @@ class Operation:
     plain: dict[str, Any]
 
     @property
-    def adds(self) -> bool:
-        return self.op in ("add", "copy", "move")
-
-    @property
     def changes(self) -> bool:
         return self.op != "test"
 

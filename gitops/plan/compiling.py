@@ -65,10 +65,9 @@ _READERS: Mapping[WorkloadKind, Callable[[Context, WorkloadFolder], Source]] = {
 
 @dataclass(slots=True)
 class Statistics:
-    """What the caches saved: counts since the start."""
+    """What the caches did not save: counts since the start."""
 
     compiled: int = 0  # workloads whose manifests were read and merged
-    reused: int = 0  # workloads taken from the cache
 
 
 class Compiler:
@@ -155,7 +154,6 @@ class Compiler:
         known = self._latest.get(folder.ref)
         mine = inputs.of_workload(folder)
         if known is not None and known.inputs == mine and known.room == (room if known.asked > room else None):
-            self.statistics.reused += 1
             return known
         failed = self._loader.failed
         asks = _ASKERS[folder.ref.kind](context, self._source(context, folder), inputs.pins)
@@ -275,7 +273,6 @@ class Compiler:
         found = self._results.get(key)
         if found is not None:
             self._results.move_to_end(key)
-            self.statistics.reused += 1
         return found
 
     def _keep(self, key: tuple[WorkloadRef, bytes], result: WorkloadResult) -> WorkloadResult:

@@ -158,11 +158,6 @@ class Mirror:
     def has(self, commit: Commit) -> bool:
         return self._commit(commit) is not None
 
-    def commit_info(self, commit: Commit) -> CommitInfo | None:
-        """What is to be told about a commit; None when the mirror does not have it."""
-        found = self._commit(commit)
-        return None if found is None else history.describe(found)
-
     def commits_between(self, old: Commit | None, new: Commit, *, limit: int = 500) -> History:
         """Commits that `new` has and `old` has not, newest first, at most `limit`, merged branches included.
 

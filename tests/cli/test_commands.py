@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controlplane_kit.gitserver import GitServer
 
 from gitops.cli import application
 from gitops.cli.exits import Exit
 from gitops.cli.status import _cause
+from gitops.cli.status_reading import reading
 from gitops.model.document_kinds import KINDS
-from gitops.settings import SettingsError
+from gitops.settings import SettingsError, load_settings
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "repo-template"
 
@@ -77,7 +79,7 @@ def test_help_of_every_command(gitops: Any) -> None:
         (["run", "--path", "x", "--set", "poll_intervall=3"], "did you mean poll_interval?"),
         (["run", "--path", "x", "--set", "poll_interval"], "write it as NAME=VALUE"),
         (["run", "--path", "x", "--listen", "8080"], "listen: write an address and a port"),
-        (["run", "--config", "/nowhere.yaml"], "/nowhere.yaml: cannot be read"),
+        (["run", "--config", "/nowhere.yaml"], "/nowhere.yaml: cannot be read: No such file or directory"),
         (["run", "--repository-url", "ext::sh"], "https://, ssh://"),
         (["run", "--path", "/nowhere"], "/nowhere: there is no such folder"),
         (["apply"], "apply needs --once"),
@@ -149,3 +151,39 @@ def test_status_says_what_holds_a_workload_that_is_ready_all_the_same() -> None:
     body = {"kind": "FunctionStatus", "status": "ACTIVE", "held": ["a.yaml:1: error GO2002: unknown field", "more"]}
     assert _cause(body) == "held at its last good commit: a.yaml:1: error GO2002: unknown field (and 1 more)"
     assert _cause({"reason": "ObjectsReady"}) == "ObjectsReady"
+
+
+def test_status_says_what_is_left_as_it_is_of_a_unit_that_is_ready_all_the_same() -> None:
+    body = {
+        "kind": "UnitStatus",
+        "status": "Ready",
+        "reason": "ObjectsReady",
+        "outcome": {"message": "Contested: replicas"},
+    }
+    assert _cause(body) == "Contested: replicas"
+    assert _cause({**body, "cause": "no pod is ready"}) == "Contested: replicas; no pod is ready"
+    assert _cause({**body, "cause": "Contested"}) == "Contested: replicas", "said once"
+
+
+def test_a_workload_that_nobody_knows_is_not_a_daemon_that_reported_nothing(gitops: Any, tmp_path: Path) -> None:
+    where = ("--path", tmp_path, "--state-dir", tmp_path)
+    assert gitops("status", "chat", *where).out == "Nothing is reported yet.\n"
+    folder = tmp_path / "status" / "status" / "functions"
+    folder.mkdir(parents=True)
+    (folder / "chat.yaml").write_text("apiVersion: gitops/v1alpha1\nkind: FunctionStatus\nname: chat\nstatus: ACTIVE\n")
+    shown = gitops("status", "chta", *where)
+    assert (shown.code, shown.out) == (4, "Nothing is reported of workload chta.\n")
+
+
+def test_reports_can_be_read_while_another_command_follows_them(
+    gitops: Any, tmp_path: Path, git_http: GitServer
+) -> None:
+    repository = git_http.create()
+    gitops_yaml = "apiVersion: gitops/v1alpha1\nkind: Repository\nmetadata: {name: demo}\n"
+    repository.commit({"gitops.yaml": gitops_yaml}, "first")
+    where = ("--repository-url", repository.url, "--state-dir", tmp_path / "state")
+    settings = load_settings(flags={"repository.url": repository.url, "state_dir": tmp_path / "state"})
+    with reading(settings) as followed:
+        followed.read(("status",))
+        told = gitops("status", *where)
+        assert (told.code, told.out, told.err) == (4, "Nothing is reported yet.\n", "")

@@ -60,9 +60,11 @@ class Reports:
         for drift in drifts:
             self._put(drift_path(drift.unit), render_drift(drift))
         for name, state in ({"dgx-a": "Reachable", "dgx-b": "Reachable"} | clusters).items():
-            body = {"apiVersion": "gitops/v1alpha1", "kind": "ClusterStatus", "name": name, "status": state}
-            text = json.dumps({**body, "since": "2026-03-01T12:00:00Z"}).encode()
-            self._put(f"status/clusters/{name}.yaml", text)
+            since = "2026-03-01T12:00:00Z"
+            self.put_status(f"clusters/{name}", kind="ClusterStatus", name=name, status=state, since=since)
+
+    def put_status(self, path: str, **body: str) -> None:
+        self._put(f"status/{path}.yaml", json.dumps({"apiVersion": "gitops/v1alpha1", **body}).encode())
 
     def _put(self, path: str, content: bytes) -> None:
         file = self.folder / "status" / path
@@ -87,15 +89,46 @@ def both(reports: Reports) -> Reports:
 
 def test_nothing_is_told_and_nothing_differs_are_not_the_same(gitops: Any, reports: Reports) -> None:
     nothing = gitops("drift", *reports.arguments)
-    assert (nothing.code, nothing.out) == (4, "Nothing is reported yet.\n")
+    assert (nothing.code, nothing.out, nothing.err) == (4, "", "gitops: Nothing is reported yet.\n")
     reports.write()
     fine = gitops("drift", *reports.arguments)
     assert (fine.code, fine.out) == (0, "Nothing differs from Git.\n")
     reports.write(**{"dgx-b": "Unreachable"})
     silent = gitops("drift", *reports.arguments)
     assert (silent.code, "cluster dgx-b: it does not answer since 2026" in silent.err) == (4, True)
+    assert silent.out == "Nothing is known to differ from Git, and not every cluster answers.\n"
     assert gitops("drift", "--cluster", "dgx-a", *reports.arguments).code == 0
-    assert gitops("drift", "--cluster", "dgx-x", *reports.arguments).code == 4
+
+
+@pytest.mark.parametrize("format", ["text", "json", "markdown"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("ap",), "workload ap"),
+        (("--unit", "bundle/ap@*"), "unit bundle/ap@*"),
+        (("--cluster", "dgx-x"), "cluster dgx-x"),
+        (("--by", "manager", "ap", "--cluster", "dgx-a"), "workload ap, cluster dgx-a"),
+    ],
+)
+def test_what_is_misspelled_is_not_what_has_no_drift(
+    gitops: Any, both: Reports, arguments: tuple[str, ...], words: str, format: str
+) -> None:
+    shown = gitops("drift", *arguments, *both.arguments, "-f", format)
+    assert (shown.code, shown.err) == (4, f"gitops: Nothing is reported of {words}.\n")
+    assert "Nothing differs" not in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("calm",), 0), (("--unit", "bundle/calm@*"), 0), (("empty",), 0), (("cal?",), 0), (("unit",), 4)],
+)
+def test_what_is_reported_without_drift_differs_in_nothing(
+    gitops: Any, both: Reports, arguments: tuple[str, ...], code: int
+) -> None:
+    both.put_status("units/dgx-a/bundle.calm", kind="UnitStatus", unit="bundle/calm@dgx-a")
+    both.put_status("functions/empty", kind="FunctionStatus", name="empty")
+    both.put_status("units/dgx-a/others", kind="UnitStatus", unit="unit")
+    assert gitops("drift", *arguments, *both.arguments).code == code
 
 
 def test_a_line_says_everything_of_a_drift(gitops: Any, both: Reports) -> None:

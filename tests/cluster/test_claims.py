@@ -1,7 +1,8 @@
 """Claim, Lease, system namespaces and cluster identity on a real API server of the test's own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
@@ -13,7 +14,7 @@ from gitops.cluster.claims import Claim, Claimed, ClaimRefused, claim, cluster_u
 from gitops.cluster.connection import Connection
 from gitops.cluster.discovery import Discovery
 from gitops.cluster.errors import ApiError, ErrorClass
-from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase, keeping
+from gitops.cluster.leases import ClusterLease, LeaseKeeper, LeasePhase
 from gitops.cluster.objects import Objects
 from gitops.model.identity import ClusterName, ReconcilerName
 
@@ -107,6 +108,19 @@ async def test_a_terminating_system_namespace_is_waited_for(plane: ControlPlane,
     error = await ensure_namespaces(objects, manager="m")
     assert error is not None
     assert error.cls is ErrorClass.WAITING
+
+
+@contextlib.asynccontextmanager
+async def keeping(keeper: LeaseKeeper) -> AsyncIterator[LeaseKeeper]:
+    """Run a keeper in the background; release the Lease at the end."""
+    task = asyncio.create_task(keeper.run(), name="lease")
+    try:
+        yield keeper
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await keeper.release()
 
 
 async def test_the_lease_on_the_cluster(plane: ControlPlane, objects: Objects) -> None:

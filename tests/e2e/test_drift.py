@@ -75,14 +75,6 @@ def value(plane: ControlPlane, namespace: str, key: str) -> str | None:
     return result
 
 
-async def noticed(running: Fleet, plane: ControlPlane, namespace: str, kind: str = "configmap/settings") -> None:
-    """Make a drift that is repaired: whatever happened to objects of this kind before it has been seen by then."""
-    before = len(unit(running, "app").drifts)
-    plane.kubectl("label", "-n", namespace, kind, "gitops/reconciler=stranger", "--overwrite")
-    await until(lambda: len(unit(running, "app").drifts) > before, "the marking drift")
-    await until(outcome_is(running, "app", SyncState.SYNCED), "its repair")
-
-
 # -- edits -----------------------------------------------------------------------------------------------------------
 
 

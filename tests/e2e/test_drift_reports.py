@@ -89,7 +89,7 @@ async def test_x01_open_drift_is_told_without_secrets_known_again_after_a_restar
     assert running.writes(DGX) == []
 
     view, printed = await shown(repo, tmp_path, capsys)
-    assert (view.open_count, view.told, view.unreachable) == (3, True, {})
+    assert (view.open_count, view.nothing, view.unreachable) == (3, "", {})
     assert printed.count("kubectl-patch") > 12
     for text in (printed, everything(repo), caplog.text):
         assert CANARY not in text

@@ -54,9 +54,6 @@ def in_web(kind: str, more: str, version: str = "v1", namespace: str = "  namesp
     return f"apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: page\n{namespace}{more}"
 
 
-BUNDLE_TEXT = "apiVersion: gitops/v1alpha1\nkind: Bundle\nmetadata: {name: x}\nspec: {manifests: [a]}\n"
-CLUSTER_TEXT = "apiVersion: gitops/v1alpha1\nkind: Cluster\nmetadata: {name: a}\nspec:\n  credentials: a\n"
-
 TOKEN = "ghp_" + "a" * 40
 KEY = "-----BEGIN RSA " + "PRIVATE KEY-----"
 

@@ -74,11 +74,6 @@ class FaultProxy:
         """An administrator's, through this proxy."""
         return self._folder / "kubeconfig-proxy"
 
-    @property
-    def connections(self) -> int:
-        """Connections accepted so far."""
-        return self._relay.accepted
-
     def seen(
         self, method: str | None = None, path: str = "", *, watch: bool | None = None, **query: str
     ) -> list[Request]:

@@ -60,11 +60,6 @@ class Repository:
         parent = self.head(branch)
         return self._import(files, message, branch=branch, author=author, when=when, parent=parent)
 
-    def commit_folder(self, folder: Path, message: str = "change", *, branch: str = "main") -> str:
-        """Commit all files under `folder` at their relative paths."""
-        files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-        return self.commit(files, message, branch=branch)
-
     def rewrite(
         self, files: Mapping[str, str | bytes | None], message: str = "rewritten", *, branch: str = "main"
     ) -> str:

@@ -28,7 +28,6 @@ class Relay:
 
     def __init__(self) -> None:
         self.port = 0
-        self.accepted = 0
         self._inner = 0
         self._swallowing = False
         self._links: set[_Link] = set()
@@ -79,7 +78,6 @@ class Relay:
             await asyncio.wait(self._tasks, timeout=5)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
         link = _Link([writer], self._swallowing)
         self._links.add(link)
         task = asyncio.current_task()
