@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import io
 import json
 import os
 import signal
@@ -72,36 +73,52 @@ def _environment(plugin: Mapping[str, Any], version: str, cluster: Mapping[str, 
 
 
 async def _output(program: str, arguments: list[str], environment: dict[str, str], timeout: float) -> bytes:
+    """The pipe is ours and not the subprocess transport's: `Process.wait` of that one also waits for the end of its
+    pipes, so for ever when nobody reads on or when a process that got away holds one (python/cpython#119710)."""
+    reading, writing = os.pipe()
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), io.FileIO(reading)
+    )
     try:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *arguments,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                program,
+                *arguments,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+        try:
+            async with asyncio.timeout(timeout):
+                output = await _read(reader)
+                code = await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # also what it started and left behind
+            await asyncio.shield(process.wait())
+    except TimeoutError:
+        raise Unusable(f"the exec plugin did not end within {timeout:g} s") from None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "its arguments cannot be passed on"
         raise Unusable(f"the exec plugin cannot be started: {why}") from None
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(timeout):
-            output = await process.stdout.read(LONGEST_OUTPUT)
-            while len(output) < LONGEST_OUTPUT and (more := await process.stdout.read(LONGEST_OUTPUT)):
-                output += more
-            if len(output) >= LONGEST_OUTPUT:
-                raise Unusable("the exec plugin prints without end")
-            code = await process.wait()
-    except TimeoutError:
-        raise Unusable(f"the exec plugin did not end within {timeout:g} s") from None
     finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # also what it started and left behind
-        await asyncio.shield(process.wait())
+        transport.close()
     if code:
         raise Unusable(f"the exec plugin ended with {code}")
+    return output
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    output = b""
+    while more := await reader.read(LONGEST_OUTPUT):
+        output += more
+        if len(output) >= LONGEST_OUTPUT:
+            raise Unusable("the exec plugin prints without end")
     return output
 
 

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import json
 import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,17 @@ async def test_one_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
     async with asyncio.timeout(5):
         while await asyncio.to_thread(runs_still, child.read_text().strip()):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.01)
+
+
+async def test_one_whose_output_a_process_that_got_away_holds_open_holds_nobody(tmp_path: Path) -> None:
+    """A kill of its process group does not reach it, and the pipe has no end while it lives."""
+    child = tmp_path / "child"
+    plugin = script(tmp_path, f"echo '{credential(token='t')}'\nsetsid sleep 3600 &\necho $! > {child}")
+    try:
+        with pytest.raises(Unusable, match="did not end within"):
+            await asyncio.wait_for(run_plugin(plugin, folder=tmp_path, cluster={}, timeout=0.5), 10)
+    finally:
+        os.kill(int(child.read_text()), signal.SIGKILL)
 
 
 # -- behind a connection ---------------------------------------------------------------------------------------------

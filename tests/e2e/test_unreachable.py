@@ -120,6 +120,7 @@ async def test_a05_whatever_one_of_three_clusters_does_the_others_finish_as_if_a
         )
         return {name: Counter(f"{r.method} {r.path} {r.is_dry_run}" for r in running.calls(name)) for name in others}
 
+    lists: Counter[str] = Counter()
     alone = await commit()
     assert all(0 < cost.total() <= 2 * 1 + 3 for cost in alone.values())
     with black_hole() as nowhere:
@@ -148,9 +149,11 @@ async def test_a05_whatever_one_of_three_clusters_does_the_others_finish_as_if_a
             await until(lambda: of_cluster(running, third).get("status") == "Reachable", "its status")
             await running.settled()
             assert proxy.seen("DELETE") == []
-            lists = Counter(r.path for r in proxy.seen("GET", "/configmaps$", watch=False) if "limit" in r.query)
-            assert lists
-            assert max(lists.values()) <= 2, "it comes back without a herd"
+            # none, when the one that was on its way at the end of the fault came through
+            seen = Counter(r.path for r in proxy.seen("GET", "/configmaps$", watch=False) if "limit" in r.query)
+            assert max(seen.values(), default=0) <= 2, "it comes back without a herd"
+            lists += seen
+    assert lists
 
 
 @pytest.mark.parametrize("fault", FAULTS)
