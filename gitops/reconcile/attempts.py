@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops.cluster.applying import Applier
-from gitops.cluster.errors import DELETING, ApiError, ErrorClass
+from gitops.cluster.errors import DELETING, ApiError, ErrorClass, backoff
 from gitops.cluster.tools import Owner
 from gitops.model.adoption import Tool
 from gitops.model.identity import ObjectRef
@@ -35,6 +35,9 @@ STATE_OF: dict[ErrorClass, SyncState] = {
 
 AS_DECLARED = "as declared"
 """All that is to be said of a unit of which there is nothing to be said."""
+
+AT_ONCE = 5
+"""Attempts in a row that may be followed by the next one at once."""
 
 LEASE_LOOK = 1.0
 """Seconds until a unit is looked at again that was stopped because the Lease could not be renewed in time."""
@@ -215,8 +218,8 @@ def earliest(errors: Iterable[ApiError], *, number: int, rng: random.Random) -> 
 
 def _next_look(attempt: Attempt, pruned: PruneReport, *, number: int, rng: random.Random) -> float | None:
     """Seconds until the unit is to be looked at again without an event."""
-    if attempt.look_again:
-        return 0.0
+    if attempt.look_again:  # at once, yet what is found anew each time is no reason to hammer the server
+        return 0.0 if number <= AT_ONCE else backoff(ErrorClass.RETRY, number - AT_ONCE, rng)
     retry = earliest((*attempt.errors, *pruned.errors), number=number, rng=rng)
     return min((p for p in (retry, attempt.retry_after, pruned.retry_after) if p is not None), default=None)
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from gitops.manifests.canonical import canonical_json, digest
 from gitops.model.adoption import Adoption
 from gitops.model.catalogue import finding
 from gitops.model.findings import Finding
@@ -97,6 +98,30 @@ def _claims(units: Mapping[UnitKey, Unit], kept: Mapping[UnitKey, Unit]) -> list
     return claims
 
 
+def _apart(kept: Mapping[UnitKey, Unit], parents: Mapping[UnitKey, ParentRecord]) -> dict[UnitKey, Unit]:
+    """The kept units without what another kept one has: each stands at a commit of its own, and an object that moved
+    between those commits is in both. Two that apply it would never come to rest. It is the one's whose parent alone
+    names it, else the first's. What a unit is left with is other content, by key too."""
+    claimed: dict[tuple[ClusterName, ObjectRef], list[UnitKey]] = defaultdict(list)
+    for key, unit in sorted(kept.items()):
+        for item in unit.objects:
+            claimed[key.cluster, item.ref].append(key)
+    given: dict[UnitKey, set[ObjectRef]] = defaultdict(set)
+    for (_, ref), keys in claimed.items():
+        if len(keys) > 1:
+            named = [key for key in keys if key in parents and any(m.ref == ref for m in parents[key].members)]
+            owner = named[0] if len(named) == 1 else keys[0]
+            for key in keys:
+                if key != owner:
+                    given[key].add(ref)
+    apart = dict(kept)
+    for key, refs in given.items():
+        left = tuple(o for o in kept[key].objects if o.ref not in refs)
+        without = digest(canonical_json([kept[key].content_key, *sorted(map(str, refs))])).hex()
+        apart[key] = replace(kept[key], objects=left, content_key=without)
+    return apart
+
+
 class Heads:
     """Compiles on the source's thread, where the repository may be read."""
 
@@ -145,7 +170,7 @@ class Heads:
                 held.add(workload)
         self._good = units | kept
         told = replace(compilation, findings=(*compilation.findings, *collisions)) if collisions else compilation
-        return Head(told, self._good, frozenset(held), named)
+        return Head(told, units | _apart(kept, parents), frozenset(held), named)
 
     async def _kept(
         self,

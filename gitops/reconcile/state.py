@@ -6,7 +6,6 @@ two runs of it) its object records. Everything is on one event loop, so there ar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -147,7 +146,7 @@ class ClusterState:
     def assign(self, assignment: Assignment) -> list[UnitKey]:
         """Take a new assignment; returns the units that have something to look at."""
         previous = self.assignment
-        before, contended = {} if previous is None else previous.units, self._contended()
+        before = {} if previous is None else previous.units
         self.assignment = assignment
         self._added = {k: _named(assignment.units[k], a) for k, a in self._added.items() if k in assignment.units}
         self._copies = {u.copy_of(r.name): k for k, u in assignment.units.items() for r in u.secret_refs}
@@ -156,8 +155,7 @@ class ClusterState:
         self._left_out = {r: left for r, left in self._left_out.items() if r in self._declared}
         for ref in [r for r in self.objects if r not in self._declared and r not in self._copies]:
             self.by_uid.pop(self.objects.pop(ref).uid, None)
-        contended |= self._contended()
-        changed = [k for k, u in assignment.units.items() if k in contended or _differs(before.get(k), u)]
+        changed = [k for k, u in assignment.units.items() if _differs(before.get(k), u)]
         for key in (*assignment.units, *self.parents):
             self.units.setdefault(key, UnitState(key))
         if previous is not None and _holding(previous) != _holding(assignment):
@@ -166,14 +164,6 @@ class ClusterState:
                 k for k in assignment.units if k in changed or self.units[k].outcome.state is not SyncState.SYNCED
             ]
         return changed + [k for k in self.units if k not in assignment.units]
-
-    def _contended(self) -> set[UnitKey]:
-        """Units that have an object which another has too: one of a held workload, at the commit where it stands, and
-        one of the head. Whose it is then may change without a change of either."""
-        if sum(len(unit.objects) for unit in self.wanted.values()) == len(self._declared):
-            return set()
-        several = {ref for ref, n in Counter(o.ref for u in self.wanted.values() for o in u.objects).items() if n > 1}
-        return {key for key, unit in self.wanted.items() if any(o.ref in several for o in unit.objects)}
 
     def add(self, key: UnitKey, objects: Iterable[DesiredObject]) -> bool:
         """Objects that a declared unit has beside Git's, in place of those it had; True when they are others. One that

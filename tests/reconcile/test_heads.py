@@ -295,3 +295,29 @@ async def test_the_last_good_commit_is_compiled_without_facts(bench: Bench, kit:
     bench.repository.commit("c2", held=(CHAT.workload,))
     head = await bench.compile("c2", kit.record(key=CHAT, commit=Commit("c1")), facts={CHAT})
     assert bench.contents(head) == {"chat": "c1"}
+
+
+@pytest.mark.parametrize(
+    ("named_by", "owner"), [((BASE,), "base"), ((CHAT,), "chat"), ((BASE, CHAT), "base"), ((), "base")]
+)
+async def test_an_object_that_moved_between_the_commits_of_two_held_units_is_one_ones(
+    bench: Bench, kit: Any, named_by: tuple[UnitKey, ...], owner: str
+) -> None:
+    """Each would write it over the other's, and neither come to rest. Whose parent alone names it keeps it."""
+    moved, rest = kit.desired("moved"), {key: kit.desired(key.name, key=key) for key in (CHAT, BASE)}
+    bench.repository.commit("c1", kit.unit(moved, rest[CHAT], key=CHAT, commit="c1"))
+    bench.repository.commit("c2", kit.unit(moved, rest[BASE], key=BASE, commit="c2"))
+    bench.repository.commit("c3", held=(CHAT.workload, BASE.workload))
+    parents = [
+        kit.record(
+            *(o for o in (moved, rest[key]) if o is not moved or key in named_by), key=key, commit=Commit(commit)
+        )
+        for key, commit in ((CHAT, "c1"), (BASE, "c2"))
+    ]
+    head = await bench.compile("c3", *parents)
+    assert {key.name: {o.ref.name for o in unit.objects} for key, unit in head.units.items()} == {
+        key.name: {key.name, *(["moved"] if key.name == owner else [])} for key in (CHAT, BASE)
+    }
+    assert {key.name for key, unit in head.units.items() if unit.content_key == "content-1"} == {owner}
+    bench.repository.commit("c4", *(kit.unit(rest[key], key=key, commit="c4") for key in (CHAT, BASE)))
+    assert set(bench.contents(await bench.compile("c4", *parents)).values()) == {"content-1"}, "all is theirs again"

@@ -22,17 +22,6 @@ def test_only_units_whose_content_or_mode_changed_are_looked_at(kit: Any) -> Non
     assert state.assign(kit.assignment(one, changed, reported, commit="c3")) == []
 
 
-def test_who_shares_an_object_is_looked_at_when_the_other_lets_go(kit: Any) -> None:
-    """A held workload stands at a commit in which it had what another has now: whose it is depends on both."""
-    held = kit.unit(kit.desired("moved"), key=kit.other_key("held"))
-    heir, third = (kit.unit(kit.desired(n), key=kit.other_key(n)) for n in ("moved", "third"))
-    state = kit.state(heir, held, third)
-    state.assign(kit.assignment(heir, third, commit="c2"))
-    assert state.assign(kit.assignment(heir, held, third, commit="c3")) == [heir.key, held.key]
-    assert set(state.assign(kit.assignment(heir, third, commit="c4"))) == {heir.key, held.key}
-    assert heir.key not in state.assign(kit.assignment(heir, third, commit="c5"))
-
-
 def test_consent_to_adoption_lets_what_was_refused_be_looked_at_again(kit: Any) -> None:
     one, two = (kit.unit(kit.desired(n), key=kit.other_key(n)) for n in ("one", "two"))
     state = kit.state(one, two)
