@@ -259,6 +259,8 @@ def test_a_compiler_with_memory_says_what_a_new_one_says(small, story):
     living=st.sampled_from(LIVING),
     facts=st.sampled_from(TOLD),
 )
+@example(short=[deployed("early", 3), deployed("late", 5), SHORT[-2]], living=LIVING[2], facts=TOLD[3])
+@example(short=[deployed("early", 3), deployed("late", 5), SHORT[-3]], living=LIVING[2], facts=TOLD[3])
 def test_what_was_placed_stays_placed_once_it_lives(small, short, living, facts):
     """The next compile, with what the last one made, moves nothing; nor do facts that come or go (I1)."""
     change = {path: value for files in short for path, value in files.items()}
@@ -267,6 +269,7 @@ def test_what_was_placed_stays_placed_once_it_lives(small, short, living, facts)
     first = compiler.compile(small(known), pins=pins_of(map(UnitKey.parse, living)), facts=facts)
     stays = {key for key in map(UnitKey.parse, living) if key.workload in first.held - first.left_alone}
     stays |= {key for key in map(UnitKey.parse, living) if key.cluster in first.unreadable_clusters}
+    stays |= first.refused.keys() & set(map(UnitKey.parse, living))
     placed = {*first.units, *first.not_run, *first.kept}
     made = placed | stays
     for later in TOLD:
