@@ -93,3 +93,19 @@ def test_tokens_are_neither_lost_nor_made(steps: list[str], most: int) -> None:
         assert await free_tokens(budget) == budget.limit
 
     asyncio.run(story())
+
+
+async def test_a_token_that_is_handed_to_who_gives_up_in_that_moment_is_not_lost() -> None:
+    budget = Budget(most=1, longest_pause=60.0)
+
+    async def use() -> None:
+        async with budget.token():
+            pass
+
+    async with budget.token():
+        waiting = asyncio.create_task(use())
+        await asyncio.sleep(0)
+    waiting.cancel()  # after the token was handed over, and before it was taken
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert await free_tokens(budget) == 1

@@ -505,6 +505,27 @@ async def test_a08_a_changed_address_ends_the_connection(
     assert [request.path for request in scripted.seen] == ["/watch"]
 
 
+async def test_a03_a_stream_that_was_opened_with_what_is_replaced_is_opened_again(
+    scripted: Scripted, connect: Connect
+) -> None:
+    """Nobody would end it when the old credentials end: it is no stream of the session that is closed then."""
+    opening, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if len(scripted.seen) == 1:
+            opening.set()
+            await go_on.wait()
+        return await streaming(f"{len(scripted.seen)}\n".encode())(request)
+
+    scripted.handler = answer
+    connection = await connect(scripted.kubeconfig())
+    reading = asyncio.create_task(lines_of(connection))
+    await opening.wait()
+    await connection.renew()
+    go_on.set()
+    assert await reading == [b"2"]
+
+
 async def test_closing_wakes_the_readers_of_streams(scripted: Scripted, connect: Connect) -> None:
     end = asyncio.Event()
     scripted.handler = streaming(b"one\n", end=end)

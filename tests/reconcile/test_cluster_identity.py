@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import pytest
@@ -65,3 +66,28 @@ async def test_one_cluster_under_two_names_is_refused_to_the_second(worker: Any)
     with pytest.raises(Refused, match="the same cluster as a"):
         worker("b", identities)._identify(ClusterUid("one"))
     assert identities == {ClusterUid("one"): ClusterName("a")}
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_an_audit_of_a_cluster_that_was_replaced_under_it_is_not_believed(worker: Any, replaced: bool) -> None:
+    """What it found is about another cluster, perhaps."""
+    met, report = worker("a", {}), object()
+
+    class Session:
+        """Whose audit ends after another session began."""
+
+        def __init__(self) -> None:
+            self.queue = types.SimpleNamespace(active=False)
+            self.auditor = self
+
+        def may_write(self) -> bool:
+            return True
+
+        async def run(self) -> object:
+            if replaced:
+                met._session = Session()
+            return report
+
+    met._session = Session()
+    assert await met.make_audit() is not replaced
+    assert met.audit is (None if replaced else report)
