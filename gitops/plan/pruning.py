@@ -39,6 +39,7 @@ class PruneDecision:
     resource_version: str = ""
     forget: bool = False  # with KEEP: the member is no longer ours to track
     left_behind: bool = False  # with `forget`: nobody of ours has it any more, though we made it
+    moved: bool = False  # with `forget`: it is not this member any more, or another unit's for certain
     since: str = ""  # with GOING: when the deletion began, as the server writes it
     finalizers: tuple[str, ...] = ()  # with GOING
     holder: str = ""  # with GOING: who holds it
@@ -59,8 +60,8 @@ def decide_prune(
     object just read, None when the API server said it does not exist; `holds` is what would be lost with it
     (data_held.py)."""
 
-    def keep(reason: str, *, left_behind: bool = False) -> PruneDecision:
-        return PruneDecision(Verdict.KEEP, member, reason, forget=True, left_behind=left_behind)
+    def keep(reason: str, *, left_behind: bool = False, moved: bool = False) -> PruneDecision:
+        return PruneDecision(Verdict.KEEP, member, reason, forget=True, left_behind=left_behind, moved=moved)
 
     if live is None:
         return PruneDecision(Verdict.GONE, member)
@@ -68,14 +69,14 @@ def decide_prune(
     uid, labels = metadata.get("uid", ""), metadata.get("labels") or {}
     if member.uid and uid != member.uid:
         ours = labels.get(PART_OF_LABEL) == applyset and applied_by(metadata, manager)
-        return keep("another object has taken the name (its uid differs)", left_behind=ours)
+        return keep("another object has taken the name (its uid differs)", left_behind=ours, moved=True)
     if member.ref in declared:
         if labels.get(PART_OF_LABEL) == applyset:
             # Its label says whose it is. Forgotten before, it would be nobody's if Git dropped it again.
             return PruneDecision(Verdict.GOING, member, "another unit declares it and has not taken it over yet")
-        return keep("another unit has taken it over")
+        return keep("another unit has taken it over", moved=True)
     if uid in applied_uids:
-        return keep("the same object was just applied under another API group")
+        return keep("the same object was just applied under another API group", moved=True)
     if labels.get(RECONCILER_LABEL) == reconciler and labels.get(PART_OF_LABEL) not in (None, applyset):
         return keep("it no longer carries our labels, but those of another unit")
     if labels.get(PART_OF_LABEL) != applyset or labels.get(RECONCILER_LABEL) != reconciler:

@@ -230,7 +230,7 @@ class Pruner:
             decision = await self._namespace(decision, report)
         elif decision.verdict is Verdict.DELETE and ref.group_kind == DEFINITION.group_kind and live is not None:
             decision = await self._definition(run, decision, live)
-        if decision.left_behind and (why := run.withheld(ref)):
+        if decision.forget and not decision.moved and (why := run.withheld(ref)):
             report.kept[ref] = why  # who names it and is held may go on with it: its uid is known here only
         elif decision.verdict is Verdict.GONE or decision.forget:
             report.done.add(ref)

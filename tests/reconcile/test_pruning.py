@@ -313,12 +313,13 @@ async def test_r13_what_lost_our_labels_stays_and_is_told_as_left_behind(
     assert report.sentence == expected
 
 
+@pytest.mark.parametrize("labels", [{}, {"applyset.kubernetes.io/part-of": "x", "gitops/reconciler": "main"}])
 async def test_what_lost_our_labels_is_not_forgotten_while_a_held_workload_names_it(
-    cluster: Any, prune: Any, there: Any
+    cluster: Any, prune: Any, there: Any, labels: Any
 ) -> None:
     """That one may go on with it, and then the uid here is the proof of whose it was."""
     web = there("web")
-    cluster.objects[web.ref]["metadata"]["labels"] = {}
+    cluster.objects[web.ref]["metadata"]["labels"] = labels
     report = await prune(web, withheld=lambda ref: "a workload that is held names it")
     assert (report.done, report.kept) == (set(), {web.ref: "a workload that is held names it"})
 
