@@ -169,6 +169,24 @@ async def test_a08_after_the_lease_was_lost_it_is_asked_again_who_is_there(
     await running.settled()
 
 
+async def test_a08_another_lease_in_the_place_of_ours_is_taken_for_another_cluster_until_it_is_asked(
+    fleet: StartFleet, repo: Repository, plane: ControlPlane
+) -> None:
+    repo.commit(one_bundle(SPACE), "first")
+    running = await fleet(repo, {"one": plane}, options=FAST)
+    await running.settled()
+    worker, proxy = running.engine.workers["one"], running.proxies["one"]
+    session, leases = worker._session, "/apis/coordination.k8s.io/v1/namespaces/gitops-system/leases"
+    proxy.fail(faults.BROKEN, faults.on(path="/leases"), times=None)
+    lease = plane.get(leases)["items"][0]
+    plane.request("DELETE", f"{leases}/{lease['metadata']['name']}")
+    lease["metadata"] = {"name": lease["metadata"]["name"]}
+    plane.request("POST", leases, lease)  # our name and turn, and not our Lease
+    proxy.restore()
+    await until(lambda: worker._session not in (session, None), "all that was known to be read anew")
+    await running.settled()
+
+
 async def test_a_claim_that_is_changed_by_hand_ends_the_writing(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
