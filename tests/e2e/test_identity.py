@@ -92,8 +92,11 @@ async def test_a08_another_cluster_under_an_old_name_is_first_contact_and_so_is_
     by_other_means(new, "going", space)
     foreign = uids_of(new, space)["going"]
     with FaultProxy(new, tmp_path / "proxy-new") as new_proxy:
-        (running.credentials / "one").write_bytes(new_proxy.kubeconfig.read_bytes())
+        old_proxy.refuse()
         commit = running.push({f"{FOLDER}/going.yaml": None}, "not declared when it is met")
+        await until(lambda: commit in (repo.read("status/README.md", branch="gitops-status") or ""), "the head")
+        (running.credentials / "one").write_bytes(new_proxy.kubeconfig.read_bytes())
+        old_proxy.restore()
         await until(lambda: "settings" in config_maps(new, space), "the new cluster to be served")
         await running.settled(commit)
         assert uids_of(new, space) == {"going": foreign, "settings": uids_of(new, space)["settings"]}
