@@ -5,7 +5,7 @@ What is mended, each by one JSON patch that holds only for the resourceVersion i
 - An item of a keyed list got another key from somebody, and keeps a value that must be unique, as a Service port does
   whose number was changed (ssa-live 14), or has no name, which only a single one needs not. Our apply would add the
   declared item beside it and is refused. The foreign item becomes ours again (it is not just removed: a list may have
-  to hold one). Not if somebody declares it.
+  to hold one). Not if somebody declares it. Where managedFields were wiped as well, the unique value tells which it is.
 - A field that nobody declares excludes one that we do: `rollingUpdate`, a default of the server, beside a declared
   strategy `Recreate`; a `hostPath` that somebody put in place of a declared `emptyDir`. An apply takes away only what
   was ours. The map around both becomes what is declared, without that field.
@@ -245,6 +245,8 @@ def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], ma
         if not (isinstance(declared, list) and isinstance(there, list)):
             continue
         trees = [node for _, tree in nodes if (node := descend(tree, owned)) is not None]
+        if not nodes and cause.reason == _DUPLICATE:
+            yield from _renamed(declared, there, leaf, where.replace("[]", ""), path, at)
         shape = list_items.shape_by_all(None, trees)
         if shape.layout is not Layout.KEYED:
             continue
@@ -264,6 +266,22 @@ def _freed(cause: Cause, live: Mapping[str, Any], payload: Mapping[str, Any], ma
                     difference = _difference((*path, position), pointer, item, other, writer)
                     yield _replace((*at, place), item), difference
                     break
+
+
+def _renamed(
+    declared: Sequence[Any], there: Sequence[Any], leaf: str, list_name: str, path: Path, at: Path
+) -> Iterator[Step]:
+    """As _freed where no entry is left in managedFields: nothing tells the keys of the list, and nobody declares an
+    item. The one live item with the value of a declared one is that item."""
+    for position, item in enumerate(declared):
+        value = item.get(leaf) if isinstance(item, dict) else None
+        same = [i for i, other in enumerate(there) if isinstance(other, dict) and other.get(leaf) == value]
+        if value is None or len(same) != 1 or there[same[0]].items() >= item.items():
+            continue
+        difference = _difference(
+            (*path, position), f"{list_name}[{leaf}={value}]", item, there[same[0]], UNKNOWN_WRITER
+        )
+        yield _replace((*at, same[0]), item), difference
 
 
 def _element(item: Mapping[str, Any], shape: Shape) -> Element:

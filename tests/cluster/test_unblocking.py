@@ -71,7 +71,7 @@ def test_a_list_inside_a_list() -> None:
     ("entries", "ports"),
     [
         pytest.param((entry("another", POD, "Apply"),), [{"containerPort": 80, "name": "http"}], id="declared"),
-        pytest.param((), [{"containerPort": 80, "name": "http"}], id="nothing tells what the keys are"),
+        pytest.param((), [{"containerPort": 80, "name": "http"}], id="nothing tells which container"),
         pytest.param((entry("x", POD),), [{"containerPort": 80, "name": "web"}], id="another name"),
         pytest.param((entry("x", POD),), [{"containerPort": 81, "name": "http"}], id="it is ours"),
     ],
@@ -80,6 +80,28 @@ def test_what_is_not_taken_back(entries: tuple[Json, ...], ports: list[Json]) ->
     there = live(pod({"containerPort": 81, "protocol": "TCP", "name": "http"}), *entries)
     wanted = payload({"containers": [{"name": "c", "ports": ports}]})
     assert remedy(duplicate("spec.containers[1].ports[1].name"), there, wanted, manager=ME) is None
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "operations"),
+    [
+        pytest.param([(8080, "http"), (9, "x")], [(80, "http")], {"/spec/ports/0": 80}, id="it got another number"),
+        pytest.param([(80, "http"), (9, "x")], [(80, "http")], {}, id="it is as declared"),
+        pytest.param([(8080, "http"), (8081, "http")], [(80, "http")], {}, id="two could be meant"),
+        pytest.param([(8080, "web")], [(80, "http")], {}, id="none has the name"),
+    ],
+)
+def test_02_where_managed_fields_were_wiped_the_unique_value_tells_which_item_is_meant(
+    there: list[Any], wanted: list[Any], operations: dict[str, int]
+) -> None:
+    there, wanted = ([{"port": port, "name": name} for port, name in ports] for ports in (there, wanted))
+    found = remedy(duplicate("spec.ports[1].name"), live({"ports": there}), payload({"ports": wanted}), manager=ME)
+    patches = () if found is None else found.operations[1:]
+    assert {patch["path"]: patch["value"]["port"] for patch in patches} == operations
+    required = ApiError(
+        ErrorClass.BLOCKED, 422, "Invalid", causes=(Cause("FieldValueRequired", "spec.ports[1].name", ""),)
+    )
+    assert remedy(required, live({"ports": there}), payload({"ports": wanted}), manager=ME) is None
 
 
 @pytest.mark.parametrize("field", ["", "spec", "spec.ports", "spec.none[0].name", "x[0]", "[0]", "spec.containers[0]"])

@@ -78,6 +78,22 @@ async def test_14_a_port_that_got_another_number_comes_back(
     assert [p["port"] for p in shared_api.get(at(namespace))["spec"]["ports"]] == [81]
 
 
+async def test_14_also_where_managed_fields_were_wiped(
+    live_unit: LiveUnit, shared_api: ApiServer, namespace: str
+) -> None:
+    """Nothing tells then that the port was ours, nor what the key of the list is."""
+    await live_unit.settled(service(namespace, HTTP, METRICS))
+    edit(shared_api, at(namespace), replace("/spec/ports/0/port", 8080), replace("/metadata/managedFields", [{}]))
+    outcome = await live_unit.see()
+    live = shared_api.get(at(namespace))
+    assert outcome.state is SyncState.SYNCED, outcome
+    assert [(p["name"], p["port"]) for p in live["spec"]["ports"]] == [("http", 80), ("metrics", 9090)]
+    assert managers(live) == {(live_unit.state.manager, "Apply")}
+    told = [d for d in live_unit.drifts() if d.startswith("spec.ports[name=http] ")]
+    assert len(told) == 1
+    assert "repaired" in told[0]
+
+
 async def test_14_also_together_with_a_change_in_git_and_beside_ports_of_others(
     live_unit: LiveUnit, shared_api: ApiServer, namespace: str
 ) -> None:
