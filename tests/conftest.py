@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +11,9 @@ pytest_plugins = ["controlplane_kit.plugin"]
 
 # Laws are checked by number of examples, never by time: machines are shared.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# CI draws the same examples each time: pytest --hypothesis-profile=fixed.
 settings.register_profile("fixed", settings.get_profile("untimed"), derandomize=True, database=None)
-settings.load_profile(os.environ.get("LAWS", "untimed"))
+settings.load_profile("untimed")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -46,6 +46,14 @@ def by_other_means(api: ApiServer, name: str, space: str = SPACE) -> None:
     api.request("POST", f"/api/v1/namespaces/{space}/configmaps", body)
 
 
+async def serving(fleet: StartFleet, repo: Repository, plane: ControlPlane) -> Fleet:
+    """A daemon that has brought one bundle to one cluster."""
+    repo.commit(one_bundle(SPACE), "first")
+    running = await fleet(repo, {"one": plane}, options=FAST)
+    await running.settled()
+    return running
+
+
 def claim_says(api: ApiServer, **data: str) -> None:
     api.request("PATCH", CLAIM, {"data": data}, content_type=MERGE)
 
@@ -129,9 +137,7 @@ async def test_a08_a_cluster_made_anew_behind_the_same_address_is_first_contact(
     fleet: StartFleet, repo: Repository, plane: ControlPlane, tmp_path: Path
 ) -> None:
     """Neither address nor certificates tell: our namespace is gone, so it is asked who is there."""
-    repo.commit(one_bundle(SPACE), "first")
-    running = await fleet(repo, {"one": plane}, options=FAST)
-    await running.settled()
+    running = await serving(fleet, repo, plane)
     old_uid = running.engine.workers["one"].uid
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -149,9 +155,7 @@ async def test_a08_after_the_lease_was_lost_it_is_asked_again_who_is_there(
     fleet: StartFleet, repo: Repository, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long enough for another cluster to have come in the place of this one, with a Lease of its own."""
-    repo.commit(one_bundle(SPACE), "first")
-    running = await fleet(repo, {"one": plane}, options=FAST)
-    await running.settled()
+    running = await serving(fleet, repo, plane)
     worker, proxy = running.engine.workers["one"], running.proxies["one"]
     session, asked = worker._session, []
 
@@ -175,9 +179,7 @@ async def test_a08_after_the_lease_was_lost_it_is_asked_again_who_is_there(
 async def test_a08_another_lease_in_the_place_of_ours_is_taken_for_another_cluster_until_it_is_asked(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
-    repo.commit(one_bundle(SPACE), "first")
-    running = await fleet(repo, {"one": plane}, options=FAST)
-    await running.settled()
+    running = await serving(fleet, repo, plane)
     worker, proxy = running.engine.workers["one"], running.proxies["one"]
     session, leases = worker._session, "/apis/coordination.k8s.io/v1/namespaces/gitops-system/leases"
     proxy.fail(faults.BROKEN, faults.on(path="/leases"), times=None)
@@ -193,9 +195,7 @@ async def test_a08_another_lease_in_the_place_of_ours_is_taken_for_another_clust
 async def test_a_claim_that_is_changed_by_hand_ends_the_writing(
     fleet: StartFleet, repo: Repository, plane: ControlPlane
 ) -> None:
-    repo.commit(one_bundle(SPACE), "first")
-    running = await fleet(repo, {"one": plane}, options=FAST)
-    await running.settled()
+    running = await serving(fleet, repo, plane)
     worker = running.engine.workers["one"]
 
     plane.request("DELETE", CLAIM)
